@@ -148,28 +148,24 @@ fn banner(line: &str) -> Option<Banner> {
         .iter()
         .filter_map(|key| Some(((*key).to_owned(), value(key)?.to_owned())))
         .collect();
-    // Reads, writes, trims: `bs=(R) 4096B-4096B, (W) …` or, before version 2.99, `bs=4K-4K/4K-4K/4K-4K`.
+    // Reads, writes, trims: `bs=(R) 4096B-64.0KiB, (W) …` or, before version 2.99, `bs=4K-4K/4K-4K/4K-4K`.
     let sizes = rest.split_once("bs=")?.1.split(", ioengine").next()?;
-    let sizes: Vec<&str> =
-        sizes.split([',', '/']).map(|size| size.trim().trim_start_matches(|c: char| !c.is_ascii_digit())).collect();
-    let same = |size: &&str| match size.split_once('-') {
-        Some((least, most)) if least == most => least.to_owned(),
-        _ => (*size).to_owned(),
-    };
-    let sizes: Vec<String> = sizes.iter().filter(|size| !size.is_empty()).map(same).collect();
-    if sizes.iter().all(|size| !size.contains('-')) {
-        options.push(("bs".to_owned(), sizes.join(",")));
-    } else {
-        options.push((
-            "bsrange".to_owned(),
-            sizes
-                .iter()
-                .map(|size| if size.contains('-') { size.clone() } else { format!("{size}-{size}") })
-                .collect::<Vec<_>>()
-                .join(","),
-        ));
+    let sizes = sizes.split([',', '/']).map(|size| size.trim().trim_start_matches(|c: char| !c.is_ascii_digit()));
+    let mut sizes: Vec<Vec<String>> = sizes.filter(|size| !size.is_empty()).map(ends).collect();
+    if sizes.iter().all(|size| *size == sizes[0]) {
+        sizes.truncate(1);
     }
+    let is_fixed = sizes.iter().all(|size| size.first() == size.last());
+    let text =
+        |size: &Vec<String>| if is_fixed { size[0].clone() } else { format!("{}-{}", size[0], size[size.len() - 1]) };
+    let key = if is_fixed { "bs" } else { "bsrange" };
+    options.push((key.to_owned(), sizes.iter().map(text).collect::<Vec<_>>().join(",")));
     Some(Banner { name: name.to_owned(), group: group.parse().unwrap_or(0), options })
+}
+
+/// The bytes of `4096B-64.0KiB`, which no job file would say so.
+fn ends(size: &str) -> Vec<String> {
+    size.split('-').map(|end| bytes(end).map_or(end.to_owned(), |bytes| format!("{bytes:.0}"))).collect()
 }
 
 /// `name: (groupid=0, jobs=4): err= 0: pid=123: …`
@@ -286,7 +282,8 @@ fn scaled(text: &str) -> Option<f64> {
 /// `91.8MiB/s`, or before version 2.99 `91.8MB/s` with the same meaning: fio counts in 1024 unless it is told otherwise.
 fn bytes(text: &str) -> Option<f64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let power = "KMGT".find(text[digits..].chars().next()?.to_ascii_uppercase()).map_or(0, |power| power + 1);
+    let power = text[digits..].chars().next().and_then(|unit| "KMGT".find(unit.to_ascii_uppercase()));
+    let power = power.map_or(0, |power| power + 1);
     let bytes = text[..digits].parse::<f64>().ok()? * 1024f64.powi(power as i32);
     Some(bytes).filter(|bytes| (0.0..1e18).contains(bytes))
 }
@@ -377,7 +374,7 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
                 .map(|(_, value)| value.as_str())
         };
         assert_eq!([option("rw"), option("iodepth"), option("numjobs")], [Some("randrw"), Some("4"), Some("2")]);
-        assert_eq!([option("bs"), option("filename")], [Some("4096B,4096B,4096B"), Some("/dev/nvme0n1")]);
+        assert_eq!([option("bs"), option("filename")], [Some("4096"), Some("/dev/nvme0n1")]);
         assert_eq!(found.notes.len(), 2);
     }
 
@@ -407,9 +404,15 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
         assert_eq!((read.ios, read.iops, read.clat_ns), (256_001, 2560.01, Some(80_000.0)));
         assert_eq!(read.percentiles_ns, [(1.0, 73_000.0), (99.99, 2_000_000.0)]);
         assert_eq!(read.bandwidth_bps, 10_240.0 * 1024.0);
-        assert!(job.options.contains(&("bs".to_owned(), "4K,8K,4K".to_owned())));
+        assert!(job.options.contains(&("bs".to_owned(), "4096,8192,4096".to_owned())));
         let range = banner("c: (g=0): rw=read, bs=512-4K/4K-4K/4K-4K, ioengine=sync, iodepth=1").unwrap();
-        assert!(range.options.contains(&("bsrange".to_owned(), "512-4K,4K-4K,4K-4K".to_owned())), "{range:?}");
+        assert!(
+            range.options.contains(&("bsrange".to_owned(), "512-4096,4096-4096,4096-4096".to_owned())),
+            "{range:?}"
+        );
+        let new =
+            banner("c: (g=0): rw=read, bs=(R) 4096B-64.0KiB, (W) 4096B-64.0KiB, ioengine=sync, iodepth=1").unwrap();
+        assert!(new.options.contains(&("bsrange".to_owned(), "4096-65536".to_owned())), "{new:?}");
     }
 
     #[test]
