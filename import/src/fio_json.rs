@@ -18,6 +18,9 @@ pub const BYTES_MAX: usize = 64 << 20;
 /// A mean latency may be so many times the time of the run. An I/O that began before a ramp's end may end behind it.
 const LATENCY_SLACK: f64 = 2.0;
 
+/// Least I/Os that tell whether disks did them.
+const OF_CACHE_MIN: u64 = 100;
+
 /// What one run of fio printed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FioOutput {
@@ -208,6 +211,20 @@ impl FioOutput {
     /// The same of reads (0), writes (1) or trims (2) alone. What fio printed as mixed counts as reads.
     pub fn clat_ns_of(&self, direction: usize) -> Option<f64> {
         mean_clat_ns(self.jobs.iter().filter_map(|job| job.directions.get(direction)))
+    }
+
+    /// The I/Os of a direction, and how many of them the disks did, if those are far fewer: the page cache answered.
+    pub fn of_cache(&self) -> Option<(u64, u64)> {
+        let did =
+            |at: usize| -> u64 { self.jobs.iter().map(|job| job.directions[at].ios).fold(0, u64::saturating_add) };
+        // Arrays and their members count the same I/Os.
+        let reached = |at: usize, arrays: bool| -> u64 {
+            let disks = self.disks.iter().filter(|disk| disk.is_array == arrays);
+            disks.map(|disk| disk.ios[at]).fold(0, u64::saturating_add)
+        };
+        let of = |at: usize| (did(at), reached(at, false).max(reached(at, true)));
+        let is_of_cache = |(did, reached): &(u64, u64)| *did >= OF_CACHE_MIN && *reached < *did / 2;
+        [of(0), of(1)].into_iter().find(is_of_cache).filter(|_| !self.disks.is_empty())
     }
 
     /// Threads that ran, where all jobs tell theirs.

@@ -4,6 +4,7 @@
 //! `rw`, `bs`, `ioengine` and `iodepth`; the disk statistics name the devices. Source: fio's HOWTO, "Interpreting the output"
 //! and "Terse output".
 
+use crate::command_line::{self, CommandLine};
 use crate::disks::{self, Disk};
 use crate::fio_json::{Direction, FioJob, FioOutput};
 use crate::fio_terse;
@@ -68,12 +69,12 @@ fn normal(text: &str) -> Option<Vec<FioOutput>> {
     Some(found)
 }
 
-/// The runs in a text: a banner behind results begins another.
+/// The runs in a text: a command or a banner behind results begins another.
 fn runs(text: &str) -> Vec<&str> {
     let (mut runs, mut start, mut at, mut has_results) = (Vec::new(), 0, 0, false);
     for line in text.split_inclusive('\n') {
         let is_banner = line.contains(": (g=") && banner(line.trim()).is_some();
-        if is_banner && has_results {
+        if has_results && (is_banner || CommandLine::of_line(line).is_some()) {
             runs.push(&text[start..at]);
             (start, has_results) = (at, false);
         }
@@ -88,10 +89,15 @@ fn one_run(text: &str) -> Option<FioOutput> {
     let mut output = FioOutput::default();
     let mut banners: Vec<Banner> = Vec::new();
     let (mut direction, mut in_disks) = (None, false);
-    for line in text.lines() {
+    let mut command = None;
+    for line in command_line::lines(text) {
         let line = line.trim();
         if let Some(found) = banner(line) {
             banners.push(found);
+        } else if banners.is_empty()
+            && let Some(found) = CommandLine::of_line(line)
+        {
+            command = Some(found);
         } else if let Some(job) = head(line, &banners) {
             output.jobs.push(job);
             // Results that `--status-interval` repeats follow the disks of those before.
@@ -121,14 +127,27 @@ fn one_run(text: &str) -> Option<FioOutput> {
     if output.jobs.is_empty() {
         return None;
     }
+    add_options(&mut output, command);
+    Some(output)
+}
+
+/// Adds what the banners lack: the options of the command line, or else the drives, without a cache in front of them.
+fn add_options(output: &mut FioOutput, command: Option<CommandLine>) {
+    let (is_known, command) = (command.is_some(), command.unwrap_or_default());
+    let is_new = |(name, _): &(String, String)| !OF_BANNER.contains(&name.as_str());
+    output.global_options = command.global.into_iter().filter(is_new).collect();
+    for (name, options) in command.jobs {
+        let of_name = output.jobs.iter_mut().filter(|job| job.name == name);
+        of_name.for_each(|job| job.options.extend(options.iter().filter(|option| is_new(option)).cloned()));
+    }
+    let all = || output.global_options.iter().chain(output.jobs.iter().flat_map(|job| &job.options));
+    let has_files = all().any(|(name, _)| matches!(name.as_str(), "filename" | "directory"));
     let drives: Vec<String> = disks::reached(&output.disks).iter().map(|disk| disk.name.clone()).collect();
-    if !drives.is_empty() {
+    if !has_files && !drives.is_empty() {
         let files: Vec<String> = drives.iter().map(|name| format!("/dev/{name}")).collect();
-        output.global_options = vec![("filename".to_owned(), files.join(":")), ("direct".to_owned(), "1".to_owned())];
+        output.global_options.push(("filename".to_owned(), files.join(":")));
         let shown = drives.join(", ");
-        output
-            .notes
-            .push(format!("the text has no file names; the disks of its statistics are taken, with direct=1: {shown}"));
+        output.notes.push(format!("the text has no file names; the disks of its statistics are taken: {shown}"));
         let others = output.disks.iter().filter(|disk| !drives.contains(&disk.name));
         let arrays: Vec<&str> = others.map(|disk| disk.name.as_str()).collect();
         if !arrays.is_empty() {
@@ -136,8 +155,30 @@ fn one_run(text: &str) -> Option<FioOutput> {
         }
         output.notes.extend(drives.iter().filter_map(|drive| disks::as_one(drive)));
     }
-    Some(output)
+    if is_known {
+        output.notes.push("the command line in the text has options that fio did not print; they are taken".to_owned());
+    } else if output.of_cache().is_none() && !output.global_options.is_empty() {
+        output.global_options.push(("direct".to_owned(), "1".to_owned()));
+        output.notes.push(
+            "the text does not say whether the page cache was bypassed: direct=1 is assumed; valid: the job file behind --job"
+                .to_owned(),
+        );
+    }
 }
+
+/// Options that a banner or a job's head has, and their other names.
+const OF_BANNER: [&str; 10] = [
+    "rw",
+    "readwrite",
+    "bs",
+    "blocksize",
+    "bsrange",
+    "blocksize_range",
+    "ioengine",
+    "iodepth",
+    "numjobs",
+    "group_reporting",
+];
 
 /// `name: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) …, ioengine=libaio, iodepth=32`
 fn banner(line: &str) -> Option<Banner> {
@@ -328,7 +369,7 @@ Run status group 0 (all jobs):
    READ: bw=91.8MiB/s (96.3MB/s), 91.8MiB/s-91.8MiB/s (96.3MB/s-96.3MB/s), io=91.9MiB (96.4MB), run=1001-1001msec
 
 Disk stats (read/write):
-  nvme0n1: ios=11558/4030, merge=0/1, ticks=1715/2779, in_queue=4494, util=52.61%
+  nvme0n1: ios=24100/1200300, merge=0/1, ticks=1715/2779, in_queue=4494, util=52.61%
 ";
     const OLD: &str = "b: (g=0): rw=read, bs=4K-4K/8K-8K/4K-4K, ioengine=sync, iodepth=1
 fio-2.1.11
@@ -375,7 +416,7 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
         };
         assert_eq!([option("rw"), option("iodepth"), option("numjobs")], [Some("randrw"), Some("4"), Some("2")]);
         assert_eq!([option("bs"), option("filename")], [Some("4096"), Some("/dev/nvme0n1")]);
-        assert_eq!(found.notes.len(), 2);
+        assert_eq!(found.notes.len(), 3);
     }
 
     #[test]
@@ -385,7 +426,7 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
             let found = FioOutput::parse(format!("{before}{disks}").as_bytes()).unwrap();
             (found.global_options[0].1.clone(), found.notes.join("\n"))
         };
-        let array = "    md0: ios=20/0, merge=0/0, ticks=0/0, in_queue=0, util=0.00%, aggrios=10/0, aggrmerge=0/0, aggrutil=5%\n";
+        let array = "    md0: ios=24100/1200300, merge=0/0, ticks=0/0, in_queue=0, util=0.00%, aggrios=10/0, aggrmerge=0/0, aggrutil=5%\n";
         let members = "  nvme0n1: ios=10/0, merge=0/0, util=5%\n  nvme1n1: ios=10/0, merge=0/0, util=5%\n";
         let (files, notes) = of(&format!("{array}{members}"));
         assert_eq!(files, "/dev/nvme0n1:/dev/nvme1n1");
@@ -393,6 +434,32 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
         let (files, notes) = of(array);
         assert_eq!(files, "/dev/md0");
         assert!(notes.contains("md0 is taken as one drive"), "{notes}");
+    }
+
+    #[test]
+    fn the_page_cache_is_where_the_disks_did_less_than_fio() {
+        let with = |text: &str| {
+            let found = FioOutput::parse(text.as_bytes()).unwrap();
+            let mut options = found.global_options.clone();
+            options.sort();
+            let options: Vec<String> = options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            (options.join(" "), found.of_cache().is_some(), found.notes.join("\n"))
+        };
+        let direct = NEW.replace("ios=24100/1200300", "ios=23600/1190000");
+        let (options, is_cached, notes) = with(&direct);
+        assert_eq!((options.as_str(), is_cached), ("direct=1 filename=/dev/nvme0n1", false));
+        assert!(notes.contains("direct=1 is assumed"), "{notes}");
+        let (options, is_cached, _) = with(&direct.replace("ios=23600", "ios=23"));
+        assert_eq!((options.as_str(), is_cached), ("filename=/dev/nvme0n1", true));
+        let merged = direct.replace("ios=23600", "ios=23").replace("merge=0/1", "merge=23506/0");
+        assert!(!with(&merged).1, "the kernel made large ones of adjacent ones");
+        let command = "$ fio --name=x --filename=/dev/nvme7n1 --rw=read --size=1g --numjobs=2\n";
+        let (options, _, notes) = with(&format!("{command}{direct}"));
+        assert_eq!(options, "filename=/dev/nvme7n1 size=1g", "no direct");
+        assert!(notes.contains("command line in the text"), "{notes}");
+        let two =
+            FioOutput::parse_all(format!("{command}{direct}$ fio --name=y --direct=1\n{direct}").as_bytes()).unwrap();
+        assert_eq!(two.last().unwrap().global_options[0].0, "direct");
     }
 
     #[test]

@@ -88,7 +88,9 @@ impl Measurement {
             return Err(format!("{name}: fio did no I/O"));
         }
         let (job, sections) = job::of(name, &fio, parts, &mut notes)?;
-        job::explains(&sections, &fio).map_err(|why| format!("{name}: {why}"))?;
+        job::explains(&sections, &fio)
+            .and_then(|()| job::bypasses(&sections, &fio))
+            .map_err(|why| format!("{name}: {why}"))?;
         let seconds = parts.uptime.and_then(|[before, after]| Some(uptime_s(after)? - uptime_s(before)?));
         let interrupts = parts.interrupts.and_then(|[before, after]| {
             let (before, after) = (Interrupts::parse(before), Interrupts::parse(after));

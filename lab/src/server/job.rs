@@ -180,6 +180,21 @@ pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), Strin
     ))
 }
 
+/// Whether the I/Os came from the drives, where the jobs do not say so by `direct=1`.
+///
+/// # Errors
+/// The drives did far fewer of them.
+pub(super) fn bypasses(sections: &[FioJob], fio: &FioOutput) -> Result<(), String> {
+    let is_direct = sections.iter().all(|section| section.says_direct && !section.load.syncs.buffered);
+    match fio.of_cache() {
+        Some((did, reached)) if !is_direct => Err(format!(
+            "fio did {did} I/Os, and its drives {reached}: the page cache answered, which is not modelled; valid: a run with \
+             direct=1 (if it was one, and the driver does not count: its job file behind --job)"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Whether jobs with a size took their whole runtime. Then it does no harm to take `time_based` as given, and fio prints no flag
 /// that a job file has without a value.
 fn lasted(sections: &[FioJob], fio: &FioOutput) -> bool {
@@ -265,7 +280,7 @@ mod tests {
 
     #[test]
     fn an_array_is_taken_as_its_members() {
-        let disks = r#""disk_util": [{"name": "dm-0", "read_ios": 9, "aggr_read_ios": 3}, {"name": "nvme1n1"}, {"name": "nvme2n1"}, {"name": "nvme3n1"}]"#;
+        let disks = r#""disk_util": [{"name": "dm-0", "read_ios": 900, "aggr_read_ios": 300}, {"name": "nvme1n1"}, {"name": "nvme2n1"}, {"name": "nvme3n1"}]"#;
         let fio = output(&[("a", 0, &ONE.replace("nvme0n1", "mapper/vg-data"), 100)]);
         let fio = fio.replacen('{', &format!("{{{disks}, "), 1);
         let job = "[a]\nnumjobs=3\nfilename = /dev/nvme3n1:/dev/dm-0\n";
@@ -332,6 +347,21 @@ mod tests {
         let whole =
             "[global]\nioengine=libaio\niodepth=16\nfilename=/dev/nvme0n1\n[a]\nrw=read\n[b]\nrw=write\nnumjobs=5\n";
         assert_eq!(of("", 3_000_000, Some(whole)).0, 1);
+    }
+
+    #[test]
+    fn what_the_page_cache_answered_is_named() {
+        let disks = r#""disk_util": [{"name": "nvme0n1", "read_ios": 20}]"#;
+        let of = |more: &str| {
+            let fio = output(&[("a", 0, &format!("{ONE}{more}"), 1000)]).replacen('{', &format!("{{{disks}, "), 1);
+            let mut server = Server::default();
+            server.add("x", &Parts { fio: fio.as_bytes(), ..Parts::default() });
+            (server.measurements.len(), server.notes.join("\n"))
+        };
+        let (count, notes) = of("");
+        assert!(count == 0 && notes.contains("1000 I/Os, and its drives 20: the page cache"), "{notes}");
+        assert_eq!(of(r#", "direct": "0""#).0, 0);
+        assert_eq!(of(r#", "direct": "1""#).0, 1, "a driver that does not count");
     }
 
     #[test]

@@ -1,0 +1,128 @@
+//! fio's command line in a text: people copy it together with what fio printed. It has options that the text lacks.
+
+/// Options that say how fio prints or starts, and not what a job does. All others of this kind have a hyphen in their name.
+const NOT_OF_A_JOB: [&str; 14] = [
+    "client",
+    "daemonize",
+    "debug",
+    "eta",
+    "help",
+    "include",
+    "minimal",
+    "output",
+    "profile",
+    "readonly",
+    "section",
+    "server",
+    "showcmd",
+    "version",
+];
+/// What begins another command of the shell, or another file.
+const ENDS: [&str; 9] = ["|", "||", "&&", "&", ";", ">", ">>", "2>&1", "#"];
+
+/// Options of jobs, by the job's name; of all jobs without one.
+pub(crate) type Options = Vec<(String, String)>;
+
+/// A command line.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct CommandLine {
+    /// Options before the first `--name`, or of the only job.
+    pub global: Options,
+    /// Of each job, where there are several.
+    pub jobs: Vec<(String, Options)>,
+}
+
+impl CommandLine {
+    /// The command of a line: `root@host:~# fio --name=a --direct=1`. None if it runs no fio with options.
+    pub(crate) fn of_line(line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace().skip_while(|word| {
+            let program = word.rsplit(['/', '\\']).next().unwrap_or(word);
+            !matches!(program, "fio" | "fio.exe")
+        });
+        words.next()?;
+        let mut found = Self::default();
+        let mut words = words.take_while(|word| !ENDS.contains(word)).map(plain).peekable();
+        let mut is_command = false;
+        while let Some(word) = words.next() {
+            let Some(option) = word.strip_prefix("--").filter(|option| !option.is_empty()) else { continue };
+            is_command = true;
+            let (name, value) = match option.split_once('=') {
+                Some((name, value)) => (name, plain(value)),
+                None => (option, words.next_if(|next| !next.starts_with('-')).unwrap_or_default()),
+            };
+            found.add(name, &value);
+        }
+        // The options of a single job are those of all.
+        if let [(_, options)] = found.jobs.as_mut_slice() {
+            found.global.append(options);
+            found.jobs.clear();
+        }
+        is_command.then_some(found)
+    }
+
+    fn add(&mut self, name: &str, value: &str) {
+        if name == "name" {
+            return self.jobs.push((value.to_owned(), Options::new()));
+        }
+        let is_of_job = !name.contains('-') && !NOT_OF_A_JOB.contains(&name);
+        // A variable of the shell has lost its value.
+        if is_of_job && !value.contains('$') {
+            let options = self.jobs.last_mut().map_or(&mut self.global, |(_, options)| options);
+            options.push((name.to_owned(), value.to_owned()));
+        }
+    }
+}
+
+/// A word without the shell's quotes.
+fn plain(word: &str) -> String {
+    word.replace(['"', '\'', '`'], "")
+}
+
+/// The lines of a text, where a shell's continuation joins some.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = String> {
+    let mut lines = text.lines();
+    std::iter::from_fn(move || {
+        let mut line = lines.next()?.to_owned();
+        while let Some(more) = line.trim_end().strip_suffix('\\').filter(|line| line.len() < LINE_MAX) {
+            let Some(next) = lines.next() else { break };
+            line = format!("{more} {}", next.trim_start_matches(['>', ' ']));
+        }
+        Some(line)
+    })
+}
+
+/// Most bytes of a command.
+const LINE_MAX: usize = 8192;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Option<String> {
+        let found = lines(text).find_map(|line| CommandLine::of_line(&line))?;
+        let join = |options: &Options| {
+            options.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+        };
+        let jobs: String = found.jobs.iter().map(|(name, options)| format!("; {name}: {}", join(options))).collect();
+        Some(join(&found.global) + &jobs)
+    }
+
+    #[test]
+    fn a_command_is_found_as_shells_show_it() {
+        for (text, expected) in [
+            ("root@host:~# fio --name=a --direct=1 --output-format=json --eta=never", Some("direct=1")),
+            (
+                "x\n$ sudo /usr/bin/fio --name a --filename '/dev/sda' \\\n> --time_based --rw=read\nb",
+                Some("filename=/dev/sda time_based= rw=read"),
+            ),
+            ("fio --direct=1 --name=a --bs=4k --name=b --bs=8k | tee x --y=3", Some("direct=1; a: bs=4k; b: bs=8k")),
+            ("+ fio --filename=$DISK --size=\"1g\" job.fio", Some("size=1g")),
+            ("fio-3.33", None),
+            ("fio job.fio", None),
+            ("we used fio - and more", None),
+            ("fio --name=\\", Some("")),
+        ] {
+            assert_eq!(of(text).as_deref(), expected, "{text}");
+        }
+    }
+}
