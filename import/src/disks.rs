@@ -14,6 +14,8 @@ pub struct Disk {
     pub name: String,
     /// Reads and writes that were done, those included that the kernel merged into them. The time of a ramp counts too.
     pub ios: [u64; 2],
+    /// The host that it belongs to, where a client of fio's asked there.
+    pub host: String,
     /// It is made of other disks.
     pub is_array: bool,
 }
@@ -29,7 +31,7 @@ impl Disk {
         let merged = values.split_once(" merge=").and_then(|(_, rest)| pair(rest)).unwrap_or_default();
         let done = pair(values).unwrap_or_default();
         let ios = [0, 1].map(|at| done[at].saturating_add(merged[at]));
-        Some(Self { name: name.to_owned(), ios, is_array: values.contains("aggrios=") })
+        Some(Self { name: name.to_owned(), ios, host: String::new(), is_array: values.contains("aggrios=") })
     }
 
     /// An entry of `disk_util`.
@@ -40,6 +42,7 @@ impl Disk {
         Some(Self {
             name: entry.get("name")?.as_str()?.to_owned(),
             ios: [sum("read"), sum("write")],
+            host: entry.get("hostname").and_then(Value::as_str).unwrap_or_default().to_owned(),
             is_array: entry.contains_key("aggr_read_ios"),
         })
     }
@@ -107,7 +110,7 @@ mod tests {
 
     #[test]
     fn both_outputs_say_the_same_of_a_disk() {
-        let array = Disk { name: "dm-0".to_owned(), ios: [10, 12], is_array: true };
+        let array = Disk { name: "dm-0".to_owned(), ios: [10, 12], is_array: true, ..Disk::default() };
         assert_eq!(Disk::of_line(VOLUME), Some(array.clone()));
         let entry = json!({"name": "dm-0", "read_ios": 10, "write_ios": 12, "read_merges": 0, "aggr_read_ios": 5});
         assert_eq!(Disk::of_json(&entry), Some(array));

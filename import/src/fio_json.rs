@@ -10,6 +10,7 @@ use crate::disks::Disk;
 use crate::encoding::plain;
 use crate::json;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Most bytes of a text.
@@ -17,6 +18,9 @@ pub const BYTES_MAX: usize = 64 << 20;
 
 /// A mean latency may be so many times the time of the run. An I/O that began before a ramp's end may end behind it.
 const LATENCY_SLACK: f64 = 2.0;
+
+/// The sum of all clients, which stands beside them.
+pub(crate) const ALL_CLIENTS: &str = "All clients";
 
 /// Least I/Os that tell whether disks did them.
 const OF_CACHE_MIN: u64 = 100;
@@ -41,6 +45,8 @@ pub struct FioOutput {
 pub struct FioJob {
     /// Its name.
     pub name: String,
+    /// The host that it ran on, where a client of fio's started it there.
+    pub host: String,
     /// Its group. Groups run one after another, except for those that `new_group` began.
     pub group: i64,
     /// fio's number of its error; 0 without one.
@@ -179,8 +185,7 @@ impl FioOutput {
         };
         for (index, job) in list.iter().enumerate() {
             match job.as_object() {
-                // The sum of all clients, beside the clients themselves.
-                Some(job) if list.len() > 1 && job.get("jobname").map(text_of).as_deref() == Some("All clients") => {}
+                Some(job) if list.len() > 1 && job.get("jobname").map(text_of).as_deref() == Some(ALL_CLIENTS) => {}
                 Some(job) => output.jobs.push(read_job(job)),
                 None => output.notes.push(format!("job {index} is no object")),
             }
@@ -227,6 +232,17 @@ impl FioOutput {
         [of(0), of(1)].into_iter().find(is_of_cache).filter(|_| !self.disks.is_empty())
     }
 
+    /// The hosts that the jobs ran on, where clients of fio's say so.
+    pub fn hosts(&self) -> BTreeSet<&str> {
+        self.jobs.iter().map(|job| job.host.as_str()).filter(|host| !host.is_empty()).collect()
+    }
+
+    /// Leaves out what ran on other hosts.
+    pub fn keep_host(&mut self, host: &str) {
+        self.jobs.retain(|job| job.host == host || job.host.is_empty());
+        self.disks.retain(|disk| disk.host == host || disk.host.is_empty());
+    }
+
     /// Threads that ran, where all jobs tell theirs.
     pub fn threads(&self) -> Option<f64> {
         self.jobs.iter().map(|job| job.threads).sum()
@@ -259,6 +275,7 @@ fn read_job(job: &Map<String, Value>) -> FioJob {
     let longest_ms = directions.iter().map(|direction| direction.runtime_ms).fold(0.0, f64::max);
     FioJob {
         name: job.get("jobname").map(text_of).unwrap_or_default(),
+        host: job.get("hostname").map(text_of).unwrap_or_default(),
         group: job.get("groupid").and_then(Value::as_i64).unwrap_or(0),
         error: job.get("error").and_then(Value::as_i64).unwrap_or(0),
         options: options(job.get("job options")),
@@ -450,6 +467,20 @@ Run status group 0 (all jobs):
         // A file that someone cut down to the sum.
         let alone = format!("{{\"client_stats\": [{all}]}}");
         assert_eq!(FioOutput::parse(alone.as_bytes()).unwrap().iops(), 5.0);
+    }
+
+    #[test]
+    fn hosts_are_told_apart() {
+        let on =
+            |host: &str| format!(r#"{{"jobname": "a", "hostname": "{host}", "read": {{"iops": 5, "total_ios": 9}}}}"#);
+        let disk = |host: &str| format!(r#"{{"name": "sda", "hostname": "{host}"}}"#);
+        let [x, y] = ["x", "y"];
+        let text =
+            format!(r#"{{"client_stats": [{},{},{}], "disk_util": [{},{}]}}"#, on(x), on(y), on(""), disk(x), disk(y));
+        let mut found = FioOutput::parse(text.as_bytes()).unwrap();
+        assert_eq!(found.hosts().into_iter().collect::<Vec<_>>(), [x, y]);
+        found.keep_host(y);
+        assert_eq!((found.jobs.len(), found.disks.len(), found.jobs[0].host.as_str()), (2, 1, y));
     }
 
     #[test]

@@ -6,8 +6,9 @@
 
 use crate::command_line::{self, CommandLine};
 use crate::disks::{self, Disk};
-use crate::fio_json::{Direction, FioJob, FioOutput};
+use crate::fio_json::{ALL_CLIENTS, Direction, FioJob, FioOutput};
 use crate::fio_terse;
+use std::collections::BTreeSet;
 
 /// Most bytes of a text. What fio prints for people is short.
 const BYTES_MAX: usize = 4 << 20;
@@ -31,6 +32,8 @@ pub(crate) fn parse(text: &[u8]) -> Option<Vec<FioOutput>> {
 /// The banner of a job.
 #[derive(PartialEq, Debug)]
 struct Banner {
+    /// Empty, unless a client of fio's names it.
+    host: String,
     name: String,
     group: i64,
     options: Vec<(String, String)>,
@@ -90,15 +93,19 @@ fn one_run(text: &str) -> Option<FioOutput> {
     let mut banners: Vec<Banner> = Vec::new();
     let (mut direction, mut in_disks) = (None, false);
     let mut command = None;
+    // A client of fio's prints `<host>` before the banners and before the results of each host.
+    let mut host = String::new();
     for line in command_line::lines(text) {
         let line = line.trim();
-        if let Some(found) = banner(line) {
+        if let Some(named) = line.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
+            host = named.to_owned();
+        } else if let Some(found) = banner(line) {
             banners.push(found);
         } else if banners.is_empty()
             && let Some(found) = CommandLine::of_line(line)
         {
             command = Some(found);
-        } else if let Some(job) = head(line, &banners) {
+        } else if let Some(job) = head(line, &host, &banners) {
             output.jobs.push(job);
             // Results that `--status-interval` repeats follow the disks of those before.
             (direction, in_disks) = (None, false);
@@ -109,12 +116,15 @@ fn one_run(text: &str) -> Option<FioOutput> {
             (direction, in_disks) = (None, line.starts_with("Disk stats"));
         } else if in_disks {
             if let Some(disk) = Disk::of_line(line) {
-                output.disks.retain(|before| before.name != disk.name);
-                output.disks.push(disk);
+                output.disks.retain(|before| before.name != disk.name || before.host != host);
+                output.disks.push(Disk { host: host.clone(), ..disk });
             }
         } else if let Some(job) = output.jobs.last_mut() {
             detail(job, &mut direction, line);
         }
+    }
+    if output.jobs.len() > 1 {
+        output.jobs.retain(|job| job.name != ALL_CLIENTS);
     }
     let is_whole = |job: &FioJob| job.error != 0 || job.user_percent.is_some();
     let count = output.jobs.len();
@@ -140,30 +150,42 @@ fn add_options(output: &mut FioOutput, command: Option<CommandLine>) {
         let of_name = output.jobs.iter_mut().filter(|job| job.name == name);
         of_name.for_each(|job| job.options.extend(options.iter().filter(|option| is_new(option)).cloned()));
     }
-    let all = || output.global_options.iter().chain(output.jobs.iter().flat_map(|job| &job.options));
-    let has_files = all().any(|(name, _)| matches!(name.as_str(), "filename" | "directory"));
-    let drives: Vec<String> = disks::reached(&output.disks).iter().map(|disk| disk.name.clone()).collect();
-    if !has_files && !drives.is_empty() {
-        let files: Vec<String> = drives.iter().map(|name| format!("/dev/{name}")).collect();
-        output.global_options.push(("filename".to_owned(), files.join(":")));
-        let shown = drives.join(", ");
-        output.notes.push(format!("the text has no file names; the disks of its statistics are taken: {shown}"));
-        let others = output.disks.iter().filter(|disk| !drives.contains(&disk.name));
-        let arrays: Vec<&str> = others.map(|disk| disk.name.as_str()).collect();
-        if !arrays.is_empty() {
-            output.notes.push(disks::in_place_of(&arrays.join(", "), &shown));
-        }
-        output.notes.extend(drives.iter().filter_map(|drive| disks::as_one(drive)));
+    let is_file = |(name, _): &(String, String)| matches!(name.as_str(), "filename" | "directory");
+    if !output.global_options.iter().any(is_file) {
+        let hosts: BTreeSet<String> = output.jobs.iter().map(|job| job.host.clone()).collect();
+        hosts.iter().for_each(|host| add_drives(output, host));
     }
     if is_known {
         output.notes.push("the command line in the text has options that fio did not print; they are taken".to_owned());
-    } else if output.of_cache().is_none() && !output.global_options.is_empty() {
+    } else if output.of_cache().is_none() && !output.disks.is_empty() {
         output.global_options.push(("direct".to_owned(), "1".to_owned()));
         output.notes.push(
             "the text does not say whether the page cache was bypassed: direct=1 is assumed; valid: the job file behind --job"
                 .to_owned(),
         );
     }
+}
+
+/// Adds the disks of a host's statistics to its jobs as their files.
+fn add_drives(output: &mut FioOutput, host: &str) {
+    let disks: Vec<Disk> = output.disks.iter().filter(|disk| disk.host == host).cloned().collect();
+    let drives: Vec<&str> = disks::reached(&disks).iter().map(|disk| disk.name.as_str()).collect();
+    let files: Vec<String> = drives.iter().map(|name| format!("/dev/{name}")).collect();
+    let has_files = |job: &FioJob| job.options.iter().any(|(name, _)| name == "filename" || name == "directory");
+    let without = output.jobs.iter_mut().filter(|job| job.host == host && !has_files(job));
+    let options: Vec<_> = without.map(|job| &mut job.options).collect();
+    if drives.is_empty() || options.is_empty() {
+        return;
+    }
+    options.into_iter().for_each(|options| options.push(("filename".to_owned(), files.join(":"))));
+    let shown = drives.join(", ");
+    output.notes.push(format!("the text has no file names; the disks of its statistics are taken: {shown}"));
+    let others = disks.iter().filter(|disk| !drives.contains(&disk.name.as_str()));
+    let arrays: Vec<&str> = others.map(|disk| disk.name.as_str()).collect();
+    if !arrays.is_empty() {
+        output.notes.push(disks::in_place_of(&arrays.join(", "), &shown));
+    }
+    output.notes.extend(drives.iter().filter_map(|drive| disks::as_one(drive)));
 }
 
 /// Options that a banner or a job's head has, and their other names.
@@ -183,6 +205,7 @@ const OF_BANNER: [&str; 10] = [
 /// `name: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) …, ioengine=libaio, iodepth=32`
 fn banner(line: &str) -> Option<Banner> {
     let (name, rest) = line.split_once(": (g=")?;
+    let (host, name) = name.strip_prefix('<').and_then(|name| name.split_once("> ")).unwrap_or(("", name));
     let (group, rest) = rest.split_once("): ")?;
     let value = |key: &str| rest.split(", ").find_map(|part| part.strip_prefix(key)?.strip_prefix('='));
     let mut options: Vec<(String, String)> = ["rw", "ioengine", "iodepth"]
@@ -201,7 +224,7 @@ fn banner(line: &str) -> Option<Banner> {
         |size: &Vec<String>| if is_fixed { size[0].clone() } else { format!("{}-{}", size[0], size[size.len() - 1]) };
     let key = if is_fixed { "bs" } else { "bsrange" };
     options.push((key.to_owned(), sizes.iter().map(text).collect::<Vec<_>>().join(",")));
-    Some(Banner { name: name.to_owned(), group: group.parse().unwrap_or(0), options })
+    Some(Banner { host: host.to_owned(), name: name.to_owned(), group: group.parse().unwrap_or(0), options })
 }
 
 /// The bytes of `4096B-64.0KiB`, which no job file would say so.
@@ -210,22 +233,23 @@ fn ends(size: &str) -> Vec<String> {
 }
 
 /// `name: (groupid=0, jobs=4): err= 0: pid=123: …`
-fn head(line: &str, banners: &[Banner]) -> Option<FioJob> {
+fn head(line: &str, host: &str, banners: &[Banner]) -> Option<FioJob> {
     let (name, rest) = line.split_once(": (groupid=")?;
     let (group, rest) = rest.split_once("): err=")?;
     let (group, jobs) = group.split_once("jobs=")?;
     let (group, jobs) = (group.trim().trim_end_matches(',').parse().unwrap_or(0), jobs.trim().parse::<u32>().ok());
     let error = rest.trim_start().split(|c: char| !c.is_ascii_digit() && c != '-').next()?.parse().ok()?;
-    let first = banners.iter().find(|banner| banner.name == name);
+    let of_host = || banners.iter().filter(|banner| banner.host == host);
+    let first = of_host().find(|banner| banner.name == name);
     let mut options = first.map(|banner| banner.options.clone()).unwrap_or_default();
     // Other sections of the group have banners of their own: these options are then not those of all its threads.
-    let is_section = first.is_some_and(|first| banners.iter().all(|one| one.group != first.group || one == first));
+    let is_section = first.is_some_and(|first| of_host().all(|one| one.group != first.group || one == first));
     if let Some(jobs) = jobs.filter(|jobs| *jobs > 1 && is_section) {
         options.push(("numjobs".to_owned(), jobs.to_string()));
         options.push(("group_reporting".to_owned(), "1".to_owned()));
     }
     let threads = jobs.map(f64::from);
-    Some(FioJob { name: name.to_owned(), group, error, options, threads, ..FioJob::default() })
+    Some(FioJob { name: name.to_owned(), host: host.to_owned(), group, error, options, threads, ..FioJob::default() })
 }
 
 /// A line below a job's head.
@@ -424,7 +448,7 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
         let of = |disks: &str| {
             let (before, _) = NEW.split_once("  nvme0n1: ios").unwrap();
             let found = FioOutput::parse(format!("{before}{disks}").as_bytes()).unwrap();
-            (found.global_options[0].1.clone(), found.notes.join("\n"))
+            (found.jobs[0].options.last().unwrap().1.clone(), found.notes.join("\n"))
         };
         let array = "    md0: ios=24100/1200300, merge=0/0, ticks=0/0, in_queue=0, util=0.00%, aggrios=10/0, aggrmerge=0/0, aggrutil=5%\n";
         let members = "  nvme0n1: ios=10/0, merge=0/0, util=5%\n  nvme1n1: ios=10/0, merge=0/0, util=5%\n";
@@ -441,6 +465,7 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
         let with = |text: &str| {
             let found = FioOutput::parse(text.as_bytes()).unwrap();
             let mut options = found.global_options.clone();
+            options.extend(found.jobs[0].options.iter().filter(|(name, _)| name == "filename").cloned());
             options.sort();
             let options: Vec<String> = options.iter().map(|(name, value)| format!("{name}={value}")).collect();
             (options.join(" "), found.of_cache().is_some(), found.notes.join("\n"))
@@ -460,6 +485,19 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
         let two =
             FioOutput::parse_all(format!("{command}{direct}$ fio --name=y --direct=1\n{direct}").as_bytes()).unwrap();
         assert_eq!(two.last().unwrap().global_options[0].0, "direct");
+    }
+
+    #[test]
+    fn a_client_prints_the_hosts() {
+        let (banner, rest) = NEW.split_once('\n').unwrap();
+        let results = rest.split_once("\n\n").unwrap().1;
+        let all = results.replace("a job:", "All clients:");
+        let text =
+            format!("hostname=x, be=0\n<x> {banner}\n<y> {banner}\n<x> Starting\n<x> \n{results}<y> \n{results}{all}");
+        let found = FioOutput::parse(text.as_bytes()).unwrap();
+        let hosts: Vec<&str> = found.jobs.iter().map(|job| job.host.as_str()).collect();
+        assert_eq!((hosts.as_slice(), found.disks.len()), (&["x", "y"][..], 2));
+        assert!(found.jobs.iter().all(|job| job.options.len() == 7), "{:?}", found.jobs);
     }
 
     #[test]

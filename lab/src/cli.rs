@@ -211,6 +211,9 @@ pub struct ImportArgs {
     /// What lscpu printed.
     #[arg(long, value_name = "FILE", requires = "fio_json")]
     pub lscpu: Option<PathBuf>,
+    /// The host whose jobs are meant, in what a client of fio's printed of several.
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
     /// The platform that lends the constants that the data do not decide.
     #[arg(long, value_name = "P", default_value = "emr")]
     pub base: String,

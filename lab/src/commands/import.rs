@@ -68,15 +68,15 @@ impl Read {
 
 /// The server of the arguments: an archive, or single files.
 fn gather(args: &ImportArgs) -> Result<Server, Failure> {
+    let mut server = Server::on(args.host.as_deref());
     if let Some(path) = &args.archive {
         note_archive(path);
         let contents = archive::read(path, &Limits::SERVER).map_err(|error| {
             let valid = "an archive of scripts/measure-server, or its folder";
             InputError::value(&Place::option("import"), "", path.display(), error.to_string(), valid)
         })?;
-        return Ok(Server::of_archive(&contents));
+        return Ok(server.with_archive(&contents));
     }
-    let mut server = Server::default();
     let read = |option: &str, path: &Path| {
         let wrong = |why| InputError::value(&Place::option(option), "", path.display(), why, "a file");
         read_file(&path.to_string_lossy()).map_err(|error| wrong(format!("cannot be read ({error})")))

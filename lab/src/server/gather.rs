@@ -47,6 +47,8 @@ pub struct Server {
     pub about: BTreeMap<String, Vec<u8>>,
     /// What could not be used.
     pub notes: Vec<String>,
+    /// Its name in outputs of fio's clients, each of which may have several hosts.
+    host: Option<String>,
     /// Names of the measurements.
     names: BTreeSet<String>,
 }
@@ -211,7 +213,19 @@ fn delivered(differences: &[Difference], seconds: Option<f64>) -> Option<Deliver
 impl Server {
     /// The server of an archive of `scripts/measure-server`, whole or damaged.
     pub fn of_archive(contents: &Contents) -> Self {
-        let mut server = Self { notes: contents.notes.clone(), ..Self::default() };
+        Self::default().with_archive(contents)
+    }
+
+    /// The server of that name, where outputs are of several hosts.
+    pub fn on(host: Option<&str>) -> Self {
+        Self { host: host.map(str::to_owned), ..Self::default() }
+    }
+
+    /// Adds what an archive holds; see [`Self::of_archive`].
+    #[must_use]
+    pub fn with_archive(self, contents: &Contents) -> Self {
+        let mut server = self;
+        server.notes.extend(contents.notes.iter().cloned());
         let mut points: BTreeMap<&str, BTreeMap<&str, &[u8]>> = BTreeMap::new();
         let root = root(contents.files.keys());
         for (path, bytes) in &contents.files {
@@ -285,10 +299,17 @@ impl Server {
     /// Adds a measurement, or one for each run and each group of jobs that ran alone; what cannot be used becomes a note.
     pub fn add(&mut self, name: &str, parts: &Parts<'_>) {
         let name = plain(name);
-        let runs = match FioOutput::parse_all(parts.fio) {
+        let mut runs = match FioOutput::parse_all(parts.fio) {
             Ok(runs) => runs,
             Err(error) => return self.notes.push(format!("{name}: fio's output {error}")),
         };
+        runs.retain_mut(|run| match self.keep_host(run) {
+            Ok(()) => true,
+            Err(why) => {
+                self.notes.push(format!("{name}: {why}"));
+                false
+            }
+        });
         if let [_, _, ..] = runs.as_slice() {
             self.notes.push(format!(
                 "{name}: {} runs of different jobs: each is a measurement; counters of them all are not used",
@@ -306,6 +327,29 @@ impl Server {
                 let job = job.as_deref().map(str::as_bytes);
                 self.add_run(&of_run, run, &Parts { interrupts: None, stat: None, uptime: None, job, ..*parts });
             }
+        }
+    }
+
+    /// Leaves the jobs of this server in a run.
+    ///
+    /// # Errors
+    /// Several hosts ran the jobs, and nobody says which is meant; or this one ran none.
+    fn keep_host(&self, run: &mut FioOutput) -> Result<(), String> {
+        let hosts: Vec<&str> = run.hosts().into_iter().collect();
+        let named = hosts.join(", ");
+        match &self.host {
+            None if hosts.len() > 1 => Err(format!(
+                "the jobs ran on {} hosts, and each is a server of its own; valid: --host with one of {named}",
+                hosts.len()
+            )),
+            Some(host) if !hosts.is_empty() => {
+                if !hosts.contains(&host.as_str()) {
+                    return Err(format!("no job ran on the host {host:?}; valid: --host with one of {named}"));
+                }
+                run.keep_host(host);
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -475,6 +519,29 @@ mod tests {
         with_job.add("x", &Parts { fio: both.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() });
         let jobs: Vec<&str> = with_job.measurements.iter().map(|one| one.job.as_str()).collect();
         assert!(jobs.len() == 2 && !jobs[0].contains("[w]") && !jobs[1].contains("[r]"), "{jobs:?}");
+    }
+
+    #[test]
+    fn one_of_several_hosts_is_the_server() {
+        let on = |host: &str, iops: u32| {
+            format!(
+                r#"{{"jobname": "a", "hostname": "{host}", "job options": {{"rw": "read", "filename": "/dev/nvme0n1"}},
+                "read": {{"iops": {iops}, "total_ios": {iops}, "clat_ns": {{"mean": 5000, "max": 9, "N": 9}}}}}}"#
+            )
+        };
+        let of = |hosts: &[&str], host: Option<&str>| {
+            let jobs: Vec<String> = hosts.iter().zip(1..).map(|(host, iops)| on(host, iops * 100)).collect();
+            let fio = format!("{{\"client_stats\": [{}]}}", jobs.join(","));
+            let mut server = Server::on(host);
+            server.add("x", &Parts { fio: fio.as_bytes(), ..Parts::default() });
+            (server.measurements.first().map(|one| one.fio.iops()), server.notes.join("\n"))
+        };
+        let (none, notes) = of(&["n1", "n2"], None);
+        assert!(none.is_none() && notes.contains("2 hosts") && notes.ends_with("--host with one of n1, n2"), "{notes}");
+        let (none, notes) = of(&["n1", "n2"], Some("n3"));
+        assert!(none.is_none() && notes.contains("\"n3\"; valid"), "{notes}");
+        assert_eq!(of(&["n1", "n2"], Some("n2")).0, Some(200.0));
+        assert_eq!((of(&["n1", "n1"], None).0, of(&["", ""], Some("n1")).0), (Some(300.0), Some(300.0)));
     }
 
     #[test]
