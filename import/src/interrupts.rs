@@ -100,25 +100,25 @@ impl Interrupts {
         }
         let text = String::from_utf8_lossy(&plain(&text[..text.len().min(BYTES_MAX)])).replace('\0', "");
         let text = of_lsirq(&text).unwrap_or(text);
-        let lines: Vec<&str> = text.lines().map(unquoted).collect();
+        let lines = Lines::of(&text);
         // Shells and consoles leave lines of their own before the header.
-        let Some(header) = lines.iter().position(|line| is_header(line)) else {
-            found.without_header(&lines);
+        let Some(header) = lines.text.iter().position(|line| is_header(line)) else {
+            found.without_header(&lines.text);
             return found;
         };
         let mut behind = header;
         // A narrow terminal or mail breaks the header, and each line behind it.
-        while lines.get(behind).is_some_and(|line| is_header(line) && found.goes_on(line)) {
-            found.cpus.extend(lines[behind].split_whitespace().filter_map(cpu_number));
+        while lines.text.get(behind).is_some_and(|line| is_header(line) && found.goes_on(line)) {
+            found.cpus.extend(lines.text[behind].split_whitespace().filter_map(cpu_number));
             behind += 1;
         }
         found.cpus.truncate(CPUS_MAX);
         let is_broken = behind > header + 1;
         let mut at = behind;
-        while let Some(line) = lines.get(at) {
-            let whole = if is_broken { found.joined(&lines[at..]) } else { (line.to_string(), 1) };
-            match read_line(&whole.0, found.cpus.len()) {
-                Some(line) => found.lines.push(line),
+        while let Some(line) = lines.text.get(at) {
+            let count = lines.of_one(at, is_broken);
+            match read_line(&lines.text[at..at + count].join(" "), found.cpus.len()) {
+                Some(line) => found.add(line),
                 // A second reading in one file begins with a header of its own.
                 None if is_header(line) => {
                     found.note(format!("line {}: a second reading begins; only the first is used", at + 1));
@@ -127,9 +127,21 @@ impl Interrupts {
                 None if line.trim().is_empty() => {}
                 None => found.note(format!("line {}: no interrupt: {:?}", at + 1, clip(line))),
             }
-            at += whole.1;
+            at += count;
         }
         found
+    }
+
+    /// Adds a line. A device's has a count for each CPU.
+    fn add(&mut self, line: Line) {
+        let (counts, cpus) = (line.counts.len(), self.cpus.len());
+        if counts < cpus && line.id.parse::<u32>().is_ok() {
+            self.note(format!(
+                "interrupt {} has counts of {counts} of {cpus} CPUs; the others are taken as 0",
+                line.id
+            ));
+        }
+        self.lines.push(line);
     }
 
     /// Notes a line; of very many lines, the first.
@@ -147,23 +159,9 @@ impl Interrupts {
         self.cpus.len() < CPUS_MAX && self.cpus.last().is_none_or(|last| first.is_some_and(|first| first > *last))
     }
 
-    /// The first line with what was broken off it, and the number of lines that it took.
-    fn joined(&self, lines: &[&str]) -> (String, usize) {
-        let begins = |line: &&str| line.split_once(':').is_some_and(|(id, _)| !id.trim().contains(char::is_whitespace));
-        let more = lines.iter().skip(1).take_while(|line| {
-            // A name such as `ehci_hcd:usb1` may begin a line too; an interrupt goes on with a number.
-            let number = |line: &str| {
-                line.split_once(':').and_then(|(_, rest)| rest.split_whitespace().next()?.parse::<u64>().ok())
-            };
-            !is_header(line) && !line.trim().is_empty() && (!begins(line) || number(line).is_none())
-        });
-        let count = 1 + more.count();
-        (lines[..count].join(" "), count)
-    }
-
     /// The lines of a text whose header was cut off, as by `grep nvme`. All columns are taken as CPUs from 0 on: the sums
     /// are right, and columns of two readings match as long as no CPU came or went.
-    fn without_header(&mut self, lines: &[&str]) {
+    fn without_header(&mut self, lines: &[String]) {
         let found: Vec<Line> = lines.iter().filter_map(|line| read_line(line, CPUS_MAX)).collect();
         let devices = || found.iter().filter(|line| !line.actions().is_empty());
         let columns = devices().map(|line| line.counts.len()).max().unwrap_or(0);
@@ -289,9 +287,100 @@ fn read_line(line: &str, cpus: usize) -> Option<Line> {
     (!counts.is_empty()).then(|| Line { id: id.into(), counts, text: rest.trim().to_owned() })
 }
 
+/// The lines of a text that mail or a terminal may have broken.
+struct Lines {
+    /// Without the marks of a quotation.
+    text: Vec<String>,
+    /// The length of the longest.
+    width: usize,
+}
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        let lines: Vec<String> = text.lines().map(|line| unquoted(line).trim_end().to_owned()).collect();
+        let longest = |lines: &[String]| lines.iter().map(String::len).max().unwrap_or(0);
+        let width = longest(&lines);
+        let text = cut_lines_joined(lines, width);
+        Self { width: longest(&text), text }
+    }
+
+    /// The number of lines that were one before mail broke it between words.
+    fn of_one(&self, at: usize, is_broken: bool) -> usize {
+        let is_more = |at: &usize| {
+            let (before, line) = (&self.text[at - 1], &self.text[*at]);
+            let word = line.split_whitespace().next().unwrap_or_default();
+            // It would have fitted.
+            let was_broken = is_broken || before.len() + 1 + word.len() > self.width;
+            was_broken && !is_header(line) && !line.is_empty() && !begins(line)
+        };
+        1 + (at + 1..self.text.len()).take_while(is_more).count()
+    }
+}
+
 /// A line without the marks of a quotation in mail.
-fn unquoted(line: &str) -> &str {
-    line.trim_start_matches(['>', ' '])
+fn unquoted(mut line: &str) -> &str {
+    while let Some(rest) = line.trim_start().strip_prefix('>') {
+        line = rest.strip_prefix(' ').unwrap_or(rest);
+    }
+    line
+}
+
+/// Whether an interrupt begins here. A name such as `ehci_hcd:usb1` may begin a line too, but no number follows it.
+fn begins(line: &str) -> bool {
+    line.split_once(':').is_some_and(|(id, rest)| {
+        let is_number = |word: &str| word.parse::<u64>().is_ok();
+        !id.trim().contains(char::is_whitespace) && rest.split_whitespace().next().is_some_and(is_number)
+    })
+}
+
+/// The lines, joined where a terminal cut them at its last column, within words too. `width` is that of the longest.
+fn cut_lines_joined(lines: Vec<String>, width: usize) -> Vec<String> {
+    let is_rest = |line: &str| !line.is_empty() && !is_header(line) && !begins(line);
+    let rests = || (1..lines.len()).filter(|&at| is_rest(&lines[at]));
+    // Blanks at the last column may be lost.
+    let most = width.saturating_sub(BLANKS_MAX);
+    let [cut, near] = [width, most].map(|least| rests().filter(|&at| lines[at - 1].len() >= least).count());
+    if cut < 2 || near * 5 < rests().count() * 4 {
+        return lines;
+    }
+    let joined = |between: &str| {
+        let mut joined: Vec<String> = Vec::with_capacity(lines.len());
+        let mut is_full = false;
+        for line in &lines {
+            let was_full = std::mem::replace(&mut is_full, line.len() >= most);
+            match joined.last_mut().filter(|_| was_full && is_rest(line)) {
+                Some(last) => {
+                    let blanks =
+                        if between.is_empty() { width.saturating_sub(last.len() % width.max(1)) % width } else { 0 };
+                    last.push_str(&" ".repeat(blanks));
+                    last.push_str(between);
+                    last.push_str(line);
+                }
+                None => joined.push(line.clone()),
+            }
+        }
+        joined
+    };
+    // Mail that breaks like lines between like words looks the same, but then the words are whole.
+    let [cut, of_mail] = ["", " "].map(joined);
+    if whole_words(&cut) >= whole_words(&of_mail) { cut } else { lines }
+}
+
+/// Most blanks that are lost at the end of a line.
+const BLANKS_MAX: usize = 16;
+
+/// The number of words that are a trigger with its number (`1-edge`) or an NVMe queue.
+fn whole_words(lines: &[String]) -> usize {
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    let is_whole = |word: &&str| {
+        word.split_once('-')
+            .is_some_and(|(number, kind)| is_number(number) && matches!(kind, "edge" | "fasteoi" | "level"))
+            || word
+                .strip_prefix("nvme")
+                .and_then(|rest| rest.split_once('q'))
+                .is_some_and(|(a, b)| is_number(a) && is_number(b))
+    };
+    lines.iter().flat_map(|line| line.split_whitespace()).filter(is_whole).count()
 }
 
 /// The beginning of a text, for a message.
@@ -388,7 +477,7 @@ Err:          0
         assert!(none.lines.is_empty() && none.notes[0].contains("no line names CPUs"), "{:?}", none.notes);
         let cut = Interrupts::parse(b"junk\n CPU0 CPU1\n 34: 1 2 PCI-MSI 1-edge nvme0q1\n 35: 1\n36\n CPU0\n 34: 9");
         assert_eq!(cut.lines.len(), 2, "{:?}", cut.lines);
-        assert_eq!(cut.notes.len(), 2, "{:?}", cut.notes);
+        assert_eq!(cut.notes.len(), 3, "{:?}", cut.notes);
     }
 
     #[test]
@@ -403,6 +492,49 @@ Err:          0
         );
         assert_eq!((found.lines[0].total(), found.lines[0].actions()), (10, vec!["usb1", "ehci_hcd:usb2"]));
         assert_eq!((found.lines[1].total(), found.lines[1].nvme_queue()), (26, Some((0, 1))));
+    }
+
+    /// Four CPUs: the header is short, and only lines with long names are broken.
+    #[test]
+    fn lines_that_were_broken_below_a_whole_header_are_joined() {
+        let whole = "           CPU0       CPU1       CPU2       CPU3\n  0:         36          0          0          0  IR-IO-APIC    2-edge      timer\n \
+                     34:         12          0          0          0  IR-PCI-MSIX-0000:01:00.0    0-edge      nvme0q0\n \
+                     35:       5000          0          0          0  IR-PCI-MSIX-0000:01:00.0    1-edge      nvme0q1\n\
+                     NMI:          1          2          3          4   Non-maskable interrupts\nERR:          0\n";
+        // As mail breaks lines: between words, at column 72.
+        let of_mail = |line: &str, quote: &str| {
+            let mut lines = vec![String::new()];
+            for word in line.split_inclusive(' ') {
+                if lines.last().unwrap().len() + word.trim_end().len() > 72 {
+                    lines.push(String::new());
+                }
+                lines.last_mut().unwrap().push_str(word);
+            }
+            lines.iter().map(|line| format!("{quote}{}\n", line.trim_end())).collect::<String>()
+        };
+        let of_terminal = |line: &str, columns: usize| {
+            let cut: Vec<&str> =
+                line.as_bytes().chunks(columns).map(|part| std::str::from_utf8(part).unwrap()).collect();
+            cut.join("\n") + "\n"
+        };
+        let whole_lines = Interrupts::parse(whole.as_bytes()).lines;
+        for quote in ["", "> ", ">> "] {
+            let text: String = whole.lines().map(|line| of_mail(line, quote)).collect();
+            let found = Interrupts::parse(text.as_bytes());
+            assert!(found.notes.is_empty() && found.lines.len() == 5, "{text}{found:?}");
+            let actions = |lines: &[Line]| lines.iter().map(|line| format!("{:?}", line.actions())).collect::<Vec<_>>();
+            assert_eq!(actions(&found.lines), actions(&whole_lines));
+        }
+        for columns in [80, 72, 66, 40] {
+            let text: String = whole.lines().map(|line| of_terminal(line, columns)).collect();
+            let found = Interrupts::parse(text.as_bytes());
+            assert_eq!((found.cpus.len(), &found.lines), (4, &whole_lines), "{text}");
+        }
+        // A prompt behind short lines is no part of them.
+        let prompt = Interrupts::parse(format!("{whole}root@host:~# \n").as_bytes());
+        assert!(prompt.lines == whole_lines && prompt.notes.len() == 1, "{:?}", prompt.notes);
+        let lost = Interrupts::parse(b"CPU0 CPU1 CPU2\n 7: 5 6 PCI-MSI 1-edge nvme0q1\n");
+        assert!(lost.notes[0].contains("interrupt 7 has counts of 2 of 3 CPUs"), "{:?}", lost.notes);
     }
 
     #[test]

@@ -62,15 +62,22 @@ pub fn sockets(text: &[u8]) -> Option<u32> {
         let sockets: BTreeSet<String> = table(text)?.into_iter().flatten().collect();
         u32::try_from(sockets.len()).ok()
     };
-    let found = field(text, &SOCKETS).and_then(|sockets| sockets.parse().ok()).or_else(|| of_books(text));
-    found.or_else(of_table).filter(|sockets| *sockets > 0)
+    let found = number(text, &SOCKETS).or_else(|| in_books(text)).or_else(of_table);
+    found.filter(|sockets| *sockets > 0)
 }
 
-/// Sockets of an s390, whose books hold them, and whose drawers hold the books.
-fn of_books(text: &[u8]) -> Option<u32> {
-    let number = |name: &str| field(text, &[name])?.parse::<u32>().ok();
-    let in_each = number("Book(s)").or_else(|| number("Book(s) per drawer")).unwrap_or(1);
-    number("Socket(s) per book")?.checked_mul(in_each)?.checked_mul(number("Drawer(s)").unwrap_or(1))
+fn number(text: &[u8], names: &[&str]) -> Option<u32> {
+    field(text, names)?.parse().ok()
+}
+
+/// Sockets of s390, which stand in books, and these in drawers: as many of them as the CPUs that are online fill, for a
+/// partition has some of the machine's.
+fn in_books(text: &[u8]) -> Option<u32> {
+    let or_one = |names: &[&str]| number(text, names).filter(|number| *number > 0).unwrap_or(1);
+    let books = or_one(&["Book(s)", "Book(s) per drawer"]).checked_mul(or_one(&["Drawer(s)"]))?;
+    let sockets = number(text, &["Socket(s) per book"])?.checked_mul(books)?;
+    let of_socket = or_one(&["Core(s) per socket"]).saturating_mul(or_one(&["Thread(s) per core"]));
+    Some(cpus(text).map_or(sockets, |cpus| sockets.min(cpus.div_ceil(of_socket))))
 }
 
 /// Most CPUs of a table.
@@ -191,15 +198,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn books_and_drawers_hold_sockets() {
-        let old = "CPU(s):                8\nSocket(s) per book:    2\nBook(s):               3\n";
-        let new = "CPU(s): 8\nSocket(s) per book: 3\nBook(s) per drawer: 4\nDrawer(s): 4\n";
-        let wild = "Socket(s) per book: 4294967295\nBook(s) per drawer: 4\nDrawer(s): 4294967295\n";
-        let found = [old, new, wild].map(|text| sockets(text.as_bytes()));
-        assert_eq!(found, [Some(6), Some(48), None]);
-    }
-
-    #[test]
     fn fields_are_found_in_every_form() {
         let old = "Architecture:          x86_64\nCPU(s):                16\nOn-line CPU(s) list:   0-15\nCPU socket(s):         2\n";
         let new = "CPU(s):                  16\n  On-line CPU(s) list:   0-15\n  Model name:            M\n    Socket(s):           2\n";
@@ -231,6 +229,15 @@ mod tests {
             (
                 "CPU:                             4\n在线 CPU 列表：                  0-3\n座：                             1\n",
                 (Some(4), Some(1)),
+            ),
+            (
+                "CPU(s): 96\nOn-line CPU(s) list: 0-95\nThread(s) per core: 1\nCore(s) per socket: 4\nSocket(s) per book: 6\nBook(s): 4\n",
+                (Some(96), Some(24)),
+            ),
+            (
+                "CPU(s): 20\nOn-line CPU(s) list: 1-5,8-19\nThread(s) per core: 1\nCore(s) per socket: 4\nSocket(s) per book: 3\n\
+                 Book(s) per drawer: 2\nDrawer(s): 4\n",
+                (Some(17), Some(5)),
             ),
             ("On-line CPU(s) list: junk\nCPU(s): 0\nSocket(s): -\n", (None, None)),
         ] {
