@@ -4,7 +4,7 @@
 //! ticks, usually of 10 ms; only their shares are used. Where the kernel does not account interrupts apart
 //! (`CONFIG_IRQ_TIME_ACCOUNTING`), it counts them by sampling at the tick.
 
-use crate::encoding::plain;
+use crate::encoding::{bare, plain};
 
 /// Ticks of all CPUs together since the start of the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,7 +23,11 @@ impl CpuTicks {
     /// The line `cpu` of a text; none where there is none with at least four numbers.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = plain(&text[..text.len().min(1 << 22)]);
-        let text = String::from_utf8_lossy(&text);
+        Self::of_lines(&text).or_else(|| Self::of_lines(&bare(&text)?))
+    }
+
+    fn of_lines(text: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(text);
         let mut lines = text.lines().map(|line| line.trim_start_matches(['>', ' ', '\0']));
         let line = lines.find_map(|line| line.strip_prefix("cpu ").or_else(|| line.strip_prefix("cpu\t")))?;
         let mut numbers = line.split_whitespace().map_while(|word| word.parse::<u64>().ok());

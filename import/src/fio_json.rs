@@ -7,7 +7,7 @@
 
 use crate::Note;
 use crate::disks::Disk;
-use crate::encoding::plain;
+use crate::encoding::{self, plain};
 use crate::json;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -132,7 +132,9 @@ impl FioOutput {
         if text.len() > BYTES_MAX {
             return Err(FioJsonError::TooLong);
         }
-        let mut runs = Self::runs(&plain(text))?;
+        let text = plain(text);
+        let of_bare = || Some(encoding::bare(&text).map(|bare| Self::runs(&bare))?.ok()?);
+        let mut runs = Self::runs(&text).or_else(|error| of_bare().ok_or(error))?;
         runs.iter_mut().for_each(Self::leave_out_impossible);
         Ok(runs)
     }
@@ -496,6 +498,18 @@ Run status group 0 (all jobs):
     fn a_cut_at_any_byte_is_an_error_or_a_value() {
         for length in 0..V3.len() {
             let _ = FioOutput::parse(&V3.as_bytes()[..length]);
+        }
+    }
+
+    #[test]
+    fn quotations_and_logs_are_read() {
+        let (_, json) = V3.split_once('\n').unwrap();
+        for prefix in ["> ", "fio_1  | ", "2026-11-23T13:02:56Z stdout F ", "Nov 23 13:02:56 host fio[7]: "] {
+            let text: String = json.lines().map(|line| format!("{prefix}{line}\n")).collect();
+            assert_eq!(first(&text).directions[0].iops, 1000.5, "{text}");
+        }
+        for before in ["Jobs: 1 (f=1): [r(1)][eta 00m:00s]", "fio: pid 7 ", "\x1b[1mroot#\x1b[0m "] {
+            assert_eq!(first(&format!("{before}{json}root@host:~# ")).directions[0].iops, 1000.5, "{before}");
         }
     }
 

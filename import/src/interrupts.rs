@@ -12,7 +12,7 @@
 //! number with the trigger, and the names of the actions, separated by commas.
 
 use crate::Note;
-use crate::encoding::plain;
+use crate::encoding::{self, plain};
 use std::collections::BTreeMap;
 
 /// Most bytes of a text: 4,096 CPUs with some thousand interrupts.
@@ -99,6 +99,9 @@ impl Interrupts {
             found.notes.push(format!("the text has more than {BYTES_MAX} bytes; the rest is not read"));
         }
         let text = String::from_utf8_lossy(&plain(&text[..text.len().min(BYTES_MAX)])).replace('\0', "");
+        let has_header = |text: &String| text.lines().any(is_header);
+        let of_bare = || encoding::bare(text.as_bytes()).map(|text| String::from_utf8_lossy(&text).into_owned());
+        let text = if has_header(&text) { text } else { of_bare().filter(has_header).unwrap_or(text) };
         let text = of_lsirq(&text).unwrap_or(text);
         let lines = Lines::of(&text);
         // Shells and consoles leave lines of their own before the header.
@@ -424,6 +427,12 @@ Err:          0
         assert_eq!(shared.lines[0].nvme_queue(), Some((0, 1)));
         assert_eq!(arm.line("11").unwrap().actions(), ["arch_timer"]);
         assert_eq!(arm.line("IPI0").unwrap().total(), 300);
+    }
+
+    #[test]
+    fn lines_of_a_log_are_read() {
+        let text: String = X86.lines().map(|line| format!("irq_1  | {line}\n")).collect();
+        assert_eq!(Interrupts::parse(text.as_bytes()).lines, Interrupts::parse(X86.as_bytes()).lines);
     }
 
     #[test]

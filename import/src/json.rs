@@ -189,15 +189,17 @@ fn value_of(clean: &[u8], name: &str) -> Option<(usize, Value)> {
     Some((at, value))
 }
 
-/// The next brace that begins a line or a list, from `from` on; fio's objects begin so.
+/// The next brace that begins a line or a list, from `from` on, as fio's objects do, or that stands before fio's first field
+/// behind a line without an end.
 fn object_at(text: &[u8], from: usize) -> Option<usize> {
     (from..text.len()).find(|&at| {
-        text[at] == b'{'
-            && text[..at]
-                .iter()
-                .rev()
+        let mut before = text[..at].iter().rev();
+        let mut begins = || {
+            before
                 .find(|byte| !matches!(byte, b' ' | b'\t'))
                 .is_none_or(|byte| matches!(byte, b'\n' | b'\r' | b'}' | b'[' | b',' | 0))
+        };
+        text[at] == b'{' && (text[at + 1..].trim_ascii_start().starts_with(b"\"fio version\"") || begins())
     })
 }
 

@@ -4,7 +4,7 @@
 //! util-linux indents the fields of a CPU's model since version 2.37, and nests them in JSON. The fields' names are those of
 //! the C locale, or of another language. Source: util-linux, `sys-utils/lscpu.c` and the translations in `po/`.
 
-use crate::encoding::plain;
+use crate::encoding::{bare, plain};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -50,14 +50,22 @@ const SOCKETS: [&str; 17] = [
 
 /// CPUs that are online; all, where the text does not list them.
 pub fn cpus(text: &[u8]) -> Option<u32> {
+    online(text).or_else(|| online(&bare(text)?))
+}
+
+/// Sockets.
+pub fn sockets(text: &[u8]) -> Option<u32> {
+    listed_sockets(text).or_else(|| listed_sockets(&bare(text)?))
+}
+
+fn online(text: &[u8]) -> Option<u32> {
     let online = field(text, &["On-line CPU(s) list"]).and_then(|list| count(&list));
     let of_table = || table(text).map(|rows| rows.len() as u32);
     let found = online.or_else(|| field(text, &CPUS)?.parse().ok()).or_else(of_table).or_else(|| number_alone(text));
     found.filter(|cpus| *cpus > 0)
 }
 
-/// Sockets.
-pub fn sockets(text: &[u8]) -> Option<u32> {
+fn listed_sockets(text: &[u8]) -> Option<u32> {
     let of_table = || {
         let sockets: BTreeSet<String> = table(text)?.into_iter().flatten().collect();
         u32::try_from(sockets.len()).ok()
@@ -77,7 +85,7 @@ fn in_books(text: &[u8]) -> Option<u32> {
     let books = or_one(&["Book(s)", "Book(s) per drawer"]).checked_mul(or_one(&["Drawer(s)"]))?;
     let sockets = number(text, &["Socket(s) per book"])?.checked_mul(books)?;
     let of_socket = or_one(&["Core(s) per socket"]).saturating_mul(or_one(&["Thread(s) per core"]));
-    Some(cpus(text).map_or(sockets, |cpus| sockets.min(cpus.div_ceil(of_socket))))
+    Some(online(text).map_or(sockets, |cpus| sockets.min(cpus.div_ceil(of_socket))))
 }
 
 /// Most CPUs of a table.
@@ -273,6 +281,13 @@ mod tests {
         ] {
             assert_eq!((cpus(text.as_bytes()), sockets(text.as_bytes())), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn lines_of_a_log_are_read() {
+        let text: String =
+            ["CPU(s): 16", "Vendor ID: x", "Model: 3", "Socket(s): 2"].map(|line| format!("a  | {line}\n")).concat();
+        assert_eq!((cpus(text.as_bytes()), sockets(text.as_bytes())), (Some(16), Some(2)));
     }
 
     #[test]
