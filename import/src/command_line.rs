@@ -61,8 +61,11 @@ impl CommandLine {
     }
 
     fn add(&mut self, name: &str, value: &str) {
-        if name == "name" {
-            return self.jobs.push((value.to_owned(), Options::new()));
+        match name {
+            // As in a job file.
+            "name" if value == "global" => return,
+            "name" => return self.jobs.push((value.to_owned(), Options::new())),
+            _ => {}
         }
         let is_of_job = !name.contains('-') && !NOT_OF_A_JOB.contains(&name);
         // A variable of the shell has lost its value.
@@ -117,6 +120,7 @@ mod tests {
             ),
             ("fio --direct=1 --name=a --bs=4k --name=b --bs=8k | tee x --y=3", Some("direct=1; a: bs=4k; b: bs=8k")),
             ("+ fio --filename=$DISK --size=\"1g\" job.fio", Some("size=1g")),
+            ("fio --name=global --rw=read --name=a", Some("rw=read")),
             ("fio-3.33", None),
             ("fio job.fio", None),
             ("we used fio - and more", None),

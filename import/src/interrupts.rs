@@ -29,6 +29,8 @@ pub struct Interrupts {
     pub cpus: Vec<u32>,
     /// The lines, in the text's order.
     pub lines: Vec<Line>,
+    /// The header names the CPUs: all that are online.
+    pub has_header: bool,
     /// What could not be read.
     pub notes: Vec<Note>,
 }
@@ -102,7 +104,9 @@ impl Interrupts {
         let has_header = |text: &String| text.lines().any(is_header);
         let of_bare = || encoding::bare(text.as_bytes()).map(|text| String::from_utf8_lossy(&text).into_owned());
         let text = if has_header(&text) { text } else { of_bare().filter(has_header).unwrap_or(text) };
-        let text = of_lsirq(&text).unwrap_or(text);
+        let of_lsirq = of_lsirq(&text);
+        let is_of_lsirq = of_lsirq.is_some();
+        let text = of_lsirq.unwrap_or(text);
         let lines = Lines::of(&text);
         // Shells and consoles leave lines of their own before the header.
         let Some(header) = lines.text.iter().position(|line| is_header(line)) else {
@@ -116,6 +120,7 @@ impl Interrupts {
             behind += 1;
         }
         found.cpus.truncate(CPUS_MAX);
+        found.has_header = !is_of_lsirq;
         let is_broken = behind > header + 1;
         let mut at = behind;
         while let Some(line) = lines.text.get(at) {
@@ -442,6 +447,7 @@ Err:          0
         assert_eq!((found.cpus.as_slice(), found.lines.len()), (&[0][..], 2), "{found:?}");
         assert_eq!((found.lines[0].total(), found.lines[0].nvme_queue()), (823, Some((0, 1))));
         assert_eq!((found.lines[0].chip(), found.lines[1].chip()), (Some("IR-PCI-MSI"), None));
+        assert!(!found.has_header && Interrupts::parse(X86.as_bytes()).has_header);
     }
 
     #[test]

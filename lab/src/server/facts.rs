@@ -1,6 +1,7 @@
 //! What the kernel says of the hardware. No fit is needed for it: each fact sets a constant, with the file as its
 //! reason.
 
+use super::gather::Measurement;
 use import::lscpu;
 use std::collections::BTreeMap;
 
@@ -77,6 +78,32 @@ pub fn facts(about: &BTreeMap<String, Vec<u8>>) -> Vec<Fact> {
     facts
 }
 
+/// Most CPUs of a platform.
+pub const CPUS_MAX: u32 = 1024;
+
+/// Adds what the measurements say of the CPUs: those that were online, where no file lists them, and those that jobs name,
+/// where these are more or where the base has fewer.
+pub(super) fn add_cpus(facts: &mut Vec<Fact>, measurements: &[Measurement], base_cpus: u32, notes: &mut Vec<String>) {
+    let at = facts.iter().position(|fact| fact.key == "fabric.cpus").unwrap_or(facts.len());
+    let known = facts.get(at).map(|fact| fact.value as u32);
+    let online = measurements.iter().filter_map(|one| one.online).max();
+    let named = measurements.iter().filter_map(Measurement::cpus_named).max().unwrap_or(0);
+    let found = match known.or(online) {
+        Some(count) if named <= count => known.is_none().then_some((count, "the CPUs of /proc/interrupts")),
+        // CPUs that are offline have numbers too.
+        Some(_) => Some((named, "the highest CPU that a job names")),
+        None => (named > base_cpus).then_some((named, "the highest CPU that a job names")),
+    };
+    if let Some((count, reason)) = found {
+        let fact = Fact { key: "fabric.cpus", value: f64::from(count), reason: reason.to_owned() };
+        facts.splice(at..(at + 1).min(facts.len()), [fact]);
+    }
+    if let Some(fact) = facts.iter_mut().find(|fact| fact.key == "fabric.cpus" && fact.value > f64::from(CPUS_MAX)) {
+        notes.push(format!("the server has {} CPUs, and a platform {CPUS_MAX} at most: these are taken", fact.value));
+        fact.value = f64::from(CPUS_MAX);
+    }
+}
+
 /// The server's CPUs, if the facts have them.
 pub fn cpus(facts: &[Fact]) -> Option<u32> {
     facts.iter().find(|fact| fact.key == "fabric.cpus").map(|fact| fact.value as u32)
@@ -97,6 +124,7 @@ fn link_bytes_a_second(speed: &str, lanes: Option<f64>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::gather::Parts;
     use super::*;
 
     #[test]
@@ -124,6 +152,34 @@ mod tests {
         assert_eq!((value("drive.transfer"), value("drive.vectors")), (Some(524_288.0), Some(3.0)));
         assert!((value("drive.link").unwrap() / 6.695e9 - 1.0).abs() < 1e-3);
         assert_eq!(value("drive.block"), None);
+    }
+
+    #[test]
+    fn measurements_tell_of_the_cpus() {
+        let fio =
+            br#"{"jobs": [{"jobname": "a", "read": {"iops": 9, "total_ios": 9, "clat_ns": {"mean": 5, "max": 9}}}]}"#;
+        let of = |files: &[(&str, &str)], cpus: &str, columns: u32| {
+            let about = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
+            let job = format!("[a]\nfilename=/dev/nvme0n1\n{cpus}\n");
+            let header: String = (0..columns).map(|cpu| format!(" CPU{cpu}")).collect();
+            let reading = format!("{header}\n");
+            let interrupts = (columns > 0).then_some([reading.as_bytes(); 2]);
+            let parts = Parts { fio, job: Some(job.as_bytes()), interrupts, ..Parts::default() };
+            let (mut found, mut notes) = (facts(&about), Vec::new());
+            add_cpus(&mut found, &[Measurement::read("x", &parts).unwrap().0], 64, &mut notes);
+            (cpus_of(&found), notes.len())
+        };
+        fn cpus_of(facts: &[Fact]) -> Option<u32> {
+            assert!(facts.iter().filter(|fact| fact.key == "fabric.cpus").count() <= 1);
+            cpus(facts)
+        }
+        assert_eq!(of(&[], "", 96), (Some(96), 0));
+        assert_eq!(of(&[], "cpus_allowed=0-7", 0), (None, 0), "the base's");
+        assert_eq!(of(&[], "cpus_allowed=0-127", 0), (Some(128), 0));
+        assert_eq!(of(&[], "cpus_allowed=120", 16), (Some(121), 0), "others are offline");
+        let lscpu = [("lscpu", "CPU(s): 8\n")];
+        assert_eq!((of(&lscpu, "cpus_allowed=3", 4), of(&lscpu, "cpus_allowed=11", 4)), ((Some(8), 0), (Some(12), 0)));
+        assert_eq!(of(&[], "", 1152), (Some(1024), 1));
     }
 
     #[test]

@@ -104,20 +104,23 @@ pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFla
     let name = folder.file_name().map_or("server".into(), |name| name.to_string_lossy().into_owned());
     server.keep_free(&name);
     let Server { measurements, about, mut notes, .. } = server;
-    let facts = facts::facts(&about);
-    let cpus = facts::cpus(&facts);
-    if cpus.is_none() && about.contains_key("lscpu") {
+    let mut facts = facts::facts(&about);
+    if facts::cpus(&facts).is_none() && about.contains_key("lscpu") {
         notes.push("lscpu: no number of CPUs that is understood; valid: what `LC_ALL=C lscpu` prints".to_owned());
     }
-    let started = starts(&measurements, base, &facts);
+    // The CPUs whose time counts, and those that have a number.
+    let online = facts::cpus(&facts).or_else(|| measurements.iter().filter_map(|one| one.online).max());
+    facts::add_cpus(&mut facts, &measurements, base.fabric.cpus.whole() as u32, &mut notes);
+    let cpus = facts::cpus(&facts);
+    let started = starts(&measurements, base, &facts, online);
     let files = Folder { path: folder, name: &name };
     write_started(&files, base, &started)?;
-    let (usable, plans) = files.simulated(measurements, cpus, &mut notes)?;
+    let (usable, plans) = files.simulated(measurements, [cpus, online], &mut notes)?;
     let path_of = |measurement: &Measurement| files.path_of(&format!("{}.toml", measurement.name));
     let Used { measurements: usable, is_fitted, plans } = cost::affordable(usable, plans, &path_of, &mut notes, stop);
     notes.extend(assumed(&usable));
     notes.extend(compared(&is_fitted));
-    let mut table = write::rows(&name, &usable, &is_fitted, cpus);
+    let mut table = write::rows(&name, &usable, &is_fitted, online);
     files.write("rows.csv", &table)?;
     let mut rows = published::read(&files.path_of("rows.csv"))?;
     let task = Task { files: &files, base, usable: &usable, started: &started, facts: &facts, cpus, stop };
@@ -313,7 +316,7 @@ fn of_base(base: &Platform, key: &str) -> Option<f64> {
 }
 
 /// A value for each constant that the facts state, or that the fit should begin near.
-fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTreeMap<String, Own> {
+fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact], online: Option<u32>) -> BTreeMap<String, Own> {
     let mut starts = BTreeMap::new();
     for fact in facts {
         starts.insert(
@@ -361,7 +364,7 @@ fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTre
         true => ("submit_uring", "user_uring", base.cpu.complete_uring.value),
         false => ("submit_aio", "user_aio", base.cpu.complete_aio.value),
     };
-    if let Some([in_user, in_kernel]) = cpu_ns_an_io(measurements, facts) {
+    if let Some([in_user, in_kernel]) = online.and_then(|cpus| cpu_ns_an_io(measurements, cpus)) {
         guess(format!("cpu.{user}"), in_user.max(50.0));
         guess(format!("cpu.{submit}"), (in_kernel - complete - INTERRUPT_NS).max(in_kernel / 4.0).max(50.0));
     }
@@ -369,8 +372,7 @@ fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTre
 }
 
 /// CPU time of an I/O in user mode and in the kernel, of the measurement with the most I/Os that says it.
-fn cpu_ns_an_io(measurements: &[Measurement], facts: &[Fact]) -> Option<[f64; 2]> {
-    let cpus = facts::cpus(facts)?;
+fn cpu_ns_an_io(measurements: &[Measurement], cpus: u32) -> Option<[f64; 2]> {
     let busy = |measurement: &&Measurement| measurement.cpu.is_some() && !write::has_other_work(measurement, cpus);
     let most = measurements.iter().filter(busy).max_by(|a, b| a.fio.iops().total_cmp(&b.fio.iops()))?;
     let [user, system, irq, _] = most.cpu?;
@@ -409,7 +411,7 @@ impl Folder<'_> {
     fn simulated(
         &self,
         measurements: Vec<Measurement>,
-        cpus: Option<u32>,
+        [cpus, online]: [Option<u32>; 2],
         notes: &mut Vec<String>,
     ) -> Result<(Vec<Measurement>, BTreeMap<String, Plan>), InputError> {
         let mut usable = Vec::new();
@@ -418,7 +420,7 @@ impl Folder<'_> {
             match self.plan(&measurement, cpus)? {
                 Ok((scenario, plan)) => {
                     notes.extend(plan.warnings.iter().map(|warning| format!("{}: {warning}", measurement.name)));
-                    if cpus.is_some_and(|cpus| write::has_other_work(&measurement, cpus)) {
+                    if online.is_some_and(|cpus| write::has_other_work(&measurement, cpus)) {
                         notes.push(format!(
                             "{}: the CPUs had other work than fio's; their times are not used",
                             measurement.name

@@ -25,6 +25,8 @@ pub struct Measurement {
     pub cpu: Option<[f64; 4]>,
     /// Interrupts of its drives, and how they were delivered.
     pub interrupts: Option<Delivered>,
+    /// CPUs that were online, if `/proc/interrupts` names them.
+    pub online: Option<u32>,
 }
 
 /// The interrupts between two readings.
@@ -94,8 +96,10 @@ impl Measurement {
             .and_then(|()| job::bypasses(&sections, &fio))
             .map_err(|why| format!("{name}: {why}"))?;
         let seconds = parts.uptime.and_then(|[before, after]| Some(uptime_s(after)? - uptime_s(before)?));
-        let interrupts = parts.interrupts.and_then(|[before, after]| {
-            let (before, after) = (Interrupts::parse(before), Interrupts::parse(after));
+        let readings = parts.interrupts.map(|pair| pair.map(Interrupts::parse));
+        let named = readings.iter().flatten().filter(|reading| reading.has_header);
+        let online = named.map(|reading| reading.cpus.len() as u32).max();
+        let interrupts = readings.and_then(|[before, after]| {
             notes.extend(before.notes.iter().chain(&after.notes).map(|note| format!("{name}: interrupts: {note}")));
             if before.is_behind(&after) {
                 notes.push(format!("{name}: interrupts: the counts fall: the two readings are not in their order"));
@@ -118,12 +122,18 @@ impl Measurement {
         if parts.stat.is_some() && cpu.is_none() {
             notes.push(format!("{name}: /proc/stat says nothing of the time between the readings"));
         }
-        Ok((Self { name: name.to_owned(), job, sections, fio, cpu, interrupts }, notes))
+        Ok((Self { name: name.to_owned(), job, sections, fio, cpu, interrupts, online }, notes))
     }
 
     /// fio's threads.
     pub fn threads(&self) -> u32 {
         self.sections.iter().map(|section| section.numjobs).sum()
+    }
+
+    /// The CPUs that its jobs need: the highest that they name, and all before it.
+    pub fn cpus_named(&self) -> Option<u32> {
+        let named = self.sections.iter().filter_map(|section| section.cpus.as_ref());
+        named.filter_map(|(cpus, _)| cpus.iter().last()).map(|cpu| cpu.0 + 1).max()
     }
 
     /// fio's threads that share a CPU, at most; 1 where the jobs name no CPUs.

@@ -240,6 +240,12 @@ mod tests {
     }
 
     #[test]
+    fn a_row_that_is_left_out_is_in_no_file() {
+        let table = "id,platform\na/iops,x\na/clat,x\n";
+        assert_eq!(without(table, |id| id == "a/iops"), "id,platform\na/clat,x\n");
+    }
+
+    #[test]
     fn latencies_of_threads_that_take_turns_are_no_rows() {
         let fio = br#"{"jobs": [{"jobname": "a", "read": {"iops": 1000, "total_ios": 9000, "clat_ns": {"mean": 5000, "max": 9}}}]}"#;
         let quantities = |cpus: &str| {
