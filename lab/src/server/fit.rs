@@ -135,7 +135,7 @@ pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFla
                     "{id}: no I/O of it ends in the span that is simulated, and it is not used; a job of lower latency would tell"
                 ));
                 rows.retain(|row| row.id != id);
-                table = write::without(&table, &id);
+                table = write::without(&table, |of| of == id);
                 files.write("rows.csv", &table)?;
             }
             ended => return ended,

@@ -191,10 +191,12 @@ pub fn rows(name: &str, measurements: &[Measurement], is_fitted: &[bool], cpus: 
     text
 }
 
-/// The rows file `table` without the row `id`.
-pub fn without(table: &str, id: &str) -> String {
-    let is_kept = |line: &&str| line.split_once(',').is_none_or(|(of, _)| of != id);
-    table.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect()
+/// A rows file without the rows of these ids.
+pub(super) fn without(table: &str, is_left_out: impl Fn(&str) -> bool) -> String {
+    let mut lines = table.lines();
+    let header = lines.next().unwrap_or_default();
+    let kept = lines.filter(|line| !is_left_out(line.split(',').next().unwrap_or_default()));
+    std::iter::once(header).chain(kept).map(|line| format!("{line}\n")).collect()
 }
 
 /// A fact's value under the key that the platform file uses.
