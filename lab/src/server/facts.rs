@@ -2,6 +2,7 @@
 //! reason.
 
 use super::gather::Measurement;
+use crate::platform::Platform;
 use import::lscpu;
 use std::collections::BTreeMap;
 
@@ -78,30 +79,34 @@ pub fn facts(about: &BTreeMap<String, Vec<u8>>) -> Vec<Fact> {
     facts
 }
 
-/// Most CPUs of a platform.
-pub const CPUS_MAX: u32 = 1024;
-
 /// Adds what the measurements say of the CPUs: those that were online, where no file lists them, and those that jobs name,
-/// where these are more or where the base has fewer.
-pub(super) fn add_cpus(facts: &mut Vec<Fact>, measurements: &[Measurement], base_cpus: u32, notes: &mut Vec<String>) {
+/// where these are more or where the base has fewer. Returns those that were online, whose time counts.
+pub(super) fn add_cpus(
+    facts: &mut Vec<Fact>,
+    measurements: &[Measurement],
+    base: &Platform,
+    notes: &mut Vec<String>,
+) -> Option<u32> {
+    let (spec, of_base) = base.fabric.iter().find(|(spec, _)| spec.name == "cpus").expect("every platform has it");
     let at = facts.iter().position(|fact| fact.key == "fabric.cpus").unwrap_or(facts.len());
     let known = facts.get(at).map(|fact| fact.value as u32);
-    let online = measurements.iter().filter_map(|one| one.online).max();
+    let online = known.or_else(|| measurements.iter().filter_map(|one| one.online).max());
     let named = measurements.iter().filter_map(Measurement::cpus_named).max().unwrap_or(0);
-    let found = match known.or(online) {
+    let found = match online {
         Some(count) if named <= count => known.is_none().then_some((count, "the CPUs of /proc/interrupts")),
         // CPUs that are offline have numbers too.
         Some(_) => Some((named, "the highest CPU that a job names")),
-        None => (named > base_cpus).then_some((named, "the highest CPU that a job names")),
+        None => (f64::from(named) > of_base.value).then_some((named, "the highest CPU that a job names")),
     };
     if let Some((count, reason)) = found {
         let fact = Fact { key: "fabric.cpus", value: f64::from(count), reason: reason.to_owned() };
         facts.splice(at..(at + 1).min(facts.len()), [fact]);
     }
-    if let Some(fact) = facts.iter_mut().find(|fact| fact.key == "fabric.cpus" && fact.value > f64::from(CPUS_MAX)) {
-        notes.push(format!("the server has {} CPUs, and a platform {CPUS_MAX} at most: these are taken", fact.value));
-        fact.value = f64::from(CPUS_MAX);
+    if let Some(fact) = facts.iter_mut().find(|fact| fact.key == "fabric.cpus" && fact.value > spec.max) {
+        notes.push(format!("the server has {} CPUs, and a platform {} at most: these are taken", fact.value, spec.max));
+        fact.value = spec.max;
     }
+    online
 }
 
 /// The server's CPUs, if the facts have them.
@@ -126,6 +131,8 @@ fn link_bytes_a_second(speed: &str, lanes: Option<f64>) -> Option<f64> {
 mod tests {
     use super::super::gather::Parts;
     use super::*;
+    use crate::input::Place;
+    use crate::setting::Setting;
 
     #[test]
     fn facts_are_read_from_files() {
@@ -156,6 +163,7 @@ mod tests {
 
     #[test]
     fn measurements_tell_of_the_cpus() {
+        let base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
         let fio =
             br#"{"jobs": [{"jobname": "a", "read": {"iops": 9, "total_ios": 9, "clat_ns": {"mean": 5, "max": 9}}}]}"#;
         let of = |files: &[(&str, &str)], cpus: &str, columns: u32| {
@@ -166,7 +174,7 @@ mod tests {
             let interrupts = (columns > 0).then_some([reading.as_bytes(); 2]);
             let parts = Parts { fio, job: Some(job.as_bytes()), interrupts, ..Parts::default() };
             let (mut found, mut notes) = (facts(&about), Vec::new());
-            add_cpus(&mut found, &[Measurement::read("x", &parts).unwrap().0], 64, &mut notes);
+            add_cpus(&mut found, &[Measurement::read("x", &parts).unwrap().0], &base, &mut notes);
             (cpus_of(&found), notes.len())
         };
         fn cpus_of(facts: &[Fact]) -> Option<u32> {

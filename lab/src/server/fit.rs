@@ -108,9 +108,7 @@ pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFla
     if facts::cpus(&facts).is_none() && about.contains_key("lscpu") {
         notes.push("lscpu: no number of CPUs that is understood; valid: what `LC_ALL=C lscpu` prints".to_owned());
     }
-    // The CPUs whose time counts, and those that have a number.
-    let online = facts::cpus(&facts).or_else(|| measurements.iter().filter_map(|one| one.online).max());
-    facts::add_cpus(&mut facts, &measurements, base.fabric.cpus.whole() as u32, &mut notes);
+    let online = facts::add_cpus(&mut facts, &measurements, base, &mut notes);
     let cpus = facts::cpus(&facts);
     let started = starts(&measurements, base, &facts, online);
     let files = Folder { path: folder, name: &name };
@@ -135,7 +133,7 @@ pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFla
                     "{id}: no I/O of it ends in the span that is simulated, and it is not used; a job of lower latency would tell"
                 ));
                 rows.retain(|row| row.id != id);
-                table = write::without(&table, |of| of == id);
+                table = write::without(&table, &id);
                 files.write("rows.csv", &table)?;
             }
             ended => return ended,

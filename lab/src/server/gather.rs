@@ -233,29 +233,28 @@ impl Server {
 
     /// Adds what an archive holds; see [`Self::of_archive`].
     #[must_use]
-    pub fn with_archive(self, contents: &Contents) -> Self {
-        let mut server = self;
-        server.notes.extend(contents.notes.iter().cloned());
+    pub fn with_archive(mut self, contents: &Contents) -> Self {
+        self.notes.extend(contents.notes.iter().cloned());
         let mut points: BTreeMap<&str, BTreeMap<&str, &[u8]>> = BTreeMap::new();
         let root = root(contents.files.keys());
         for (path, bytes) in &contents.files {
             let Some(path) = path.strip_prefix(root) else { continue };
             if let Some(path) = path.strip_prefix("static/") {
-                server.about.insert(path.to_owned(), bytes.clone());
+                self.about.insert(path.to_owned(), bytes.clone());
             } else if let Some((name, file)) = path.strip_prefix("points/").and_then(|path| path.split_once('/')) {
                 points.entry(name).or_default().insert(file, bytes);
             }
         }
         if points.is_empty() {
-            server.add_outputs(contents);
+            self.add_outputs(contents);
         }
-        let cpus = facts::cpus(&facts::facts(&server.about));
+        let cpus = facts::cpus(&facts::facts(&self.about));
         for (name, files) in points {
             let pair = |file: &str| -> Option<[&[u8]; 2]> {
                 Some([*files.get(format!("before/{file}").as_str())?, *files.get(format!("after/{file}").as_str())?])
             };
             let Some(fio) = files.get("fio.json") else {
-                server.notes.push(format!("{name}: there is no fio.json"));
+                self.notes.push(format!("{name}: there is no fio.json"));
                 continue;
             };
             let parts = Parts {
@@ -266,9 +265,9 @@ impl Server {
                 uptime: pair("uptime"),
                 cpus,
             };
-            server.add(name, &parts);
+            self.add(name, &parts);
         }
-        server
+        self
     }
 
     /// Adds what looks like fio's outputs in files of somebody's own.
