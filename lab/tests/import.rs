@@ -208,3 +208,18 @@ fn jobs_that_write_decide_what_writes_take() {
     let others = ["media_mean", "fetch"].map(|name| format!("drive.measured.{name}"));
     assert!(others.iter().all(|key| found.decision.undecided.contains(key)), "{:?}", found.decision);
 }
+
+/// What takes longer than is simulated is named with the bound, and nothing is fitted to it.
+#[test]
+fn latencies_of_seconds_are_named() {
+    let fio = r#"{"fio version": "fio-3.33", "jobs": [{"jobname": "a", "job options": {"rw": "randread", "bs": "4k",
+        "ioengine": "libaio", "iodepth": "64", "direct": "1", "filename": "/dev/nvme0n1"}, "read": {"iops": 40, "total_ios": 400,
+        "runtime": 10000, "bw_bytes": 163840, "clat_ns": {"mean": 1600000000, "max": 4800000000, "N": 400}}}]}"#;
+    let files: Files = [("points/a/fio.json".to_owned(), fio.as_bytes().to_vec())].into();
+    let folder = tempfile::tempdir().unwrap();
+    let base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
+    let server = Server::of_archive(&Contents::from(files));
+    let error = fit::import(server, &base, &folder.path().join("mine"), &StopFlag::default()).unwrap_err();
+    let fit::ImportError::Input(error) = error else { panic!("{error:?}") };
+    assert!(error.to_string().contains("latency of 1.6 s is outside what is fitted; valid: 0.5 s"), "{error}");
+}

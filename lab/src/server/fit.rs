@@ -415,6 +415,16 @@ impl Folder<'_> {
         let mut usable = Vec::new();
         let mut plans = BTreeMap::new();
         for measurement in measurements {
+            let longest_ns = (0..3).filter_map(|at| measurement.fio.clat_ns_of(at)).fold(0.0, f64::max);
+            if longest_ns > write::LATENCY_MAX_NS {
+                notes.push(format!(
+                    "{}: its mean latency of {:.1} s is outside what is fitted; valid: {:.1} s and less, as at a lower depth",
+                    measurement.name,
+                    longest_ns / 1e9,
+                    write::LATENCY_MAX_NS / 1e9
+                ));
+                continue;
+            }
             match self.plan(&measurement, cpus)? {
                 Ok((scenario, plan)) => {
                     notes.extend(plan.warnings.iter().map(|warning| format!("{}: {warning}", measurement.name)));

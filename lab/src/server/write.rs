@@ -104,11 +104,21 @@ pub fn spans_us(measurement: &Measurement) -> (u64, u64) {
     let iops = measurement.fio.iops().max(1.0);
     let crowd = measurement.threads_per_cpu();
     let round = if crowd > 1 { f64::from(crowd) * TURN_US } else { 0.0 };
-    let measured = (4_000.0 / iops * 1e6).clamp(2_000.0, 300_000.0);
+    let measured = (4_000.0 / iops * 1e6).clamp(2_000.0, MEASURED_MAX_US);
     let clat_us = measurement.fio.clat_ns().unwrap_or(0.0) / 1000.0;
     let settled = (clat_us * 4.0).max((clat_us * SETTLED_TURNS).min(SETTLED_MAX_US));
-    (settled.max(ROUNDS_FIRST * round).clamp(1_000.0, 100_000.0) as u64, measured.max(round).min(300_000.0) as u64)
+    let ramp = settled.max(ROUNDS_FIRST * round).clamp(1_000.0, RAMP_MAX_US);
+    (ramp as u64, measured.max(round).min(MEASURED_MAX_US) as u64)
 }
+
+/// The longest mean latency of I/Os that are simulated, in ns: half of the longest time of a drive's media.
+pub(super) const LATENCY_MAX_NS: f64 = 500e6;
+
+/// The longest ramp: four such latencies. A slow drive has few events in it.
+const RAMP_MAX_US: f64 = 4.0 * LATENCY_MAX_NS / 1000.0;
+
+/// The longest span behind it.
+const MEASURED_MAX_US: f64 = 4e6;
 
 /// Most of a ramp that is for CPU times to settle, in us.
 const SETTLED_MAX_US: f64 = 8_000.0;
@@ -237,6 +247,24 @@ mod tests {
             assert_eq!(read.cpu.irq_entry.reason, format!("borrowed from {name}"));
             assert_eq!(drive.resend.value, base.drives[0].1.resend.value);
         }
+    }
+
+    #[test]
+    fn a_slow_drive_is_simulated_for_longer() {
+        let of = |iops: u32, clat_ns: u64| {
+            let fio = format!(
+                r#"{{"jobs": [{{"jobname": "a", "read": {{"iops": {iops}, "total_ios": 900, "runtime": 9000000, "clat_ns": {{"mean": {clat_ns}, "max": 9}}}}}}]}}"#
+            );
+            let parts = Parts {
+                fio: fio.as_bytes(),
+                job: Some(b"[a]\nioengine=libaio\nfilename=/dev/sda\niodepth=1024\n"),
+                ..Parts::default()
+            };
+            spans_us(&Measurement::read("x", &parts).unwrap().0)
+        };
+        assert_eq!(of(200, 300_000_000), (1_200_000, 4_000_000));
+        assert_eq!(of(200, 5_000_000), (20_000, 4_000_000));
+        assert_eq!(of(100_000, 90_000), (1_800, 40_000));
     }
 
     #[test]
