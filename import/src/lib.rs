@@ -13,6 +13,7 @@ mod fio_terse;
 pub mod fio_text;
 pub mod interrupts;
 mod json;
+pub mod kind;
 pub mod lscpu;
 
 /// Something that a reader could not use, for people: what, and where.

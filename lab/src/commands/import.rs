@@ -13,6 +13,7 @@ use crate::server::fit::{self, ImportError, Imported};
 use crate::server::gather::{Parts, Server};
 use crate::setting::Setting;
 use import::archive::{self, Limits};
+use import::kind::Kind;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -72,33 +73,34 @@ fn gather(args: &ImportArgs) -> Result<Server, Failure> {
     if let Some(path) = &args.archive {
         note_archive(path);
         let contents = archive::read(path, &Limits::SERVER).map_err(|error| {
+            let kind = read_file(&path.to_string_lossy()).ok().and_then(|bytes| Kind::of(&bytes));
+            let why = match kind.and_then(Kind::option).zip(kind) {
+                Some((option, kind)) => format!("{error}, but {kind}, which {option} takes"),
+                None => error.to_string(),
+            };
             let valid = "an archive of scripts/measure-server, or its folder";
-            InputError::value(&Place::option("import"), "", path.display(), error.to_string(), valid)
+            InputError::value(&Place::option("import"), "", path.display(), why, valid)
         })?;
         return Ok(server.with_archive(&contents));
     }
-    let read = |option: &str, path: &Path| {
-        let wrong = |why| InputError::value(&Place::option(option), "", path.display(), why, "a file");
-        read_file(&path.to_string_lossy()).map_err(|error| wrong(format!("cannot be read ({error})")))
-    };
-    let pair = |option: &str, paths: &[PathBuf]| -> Result<Option<[Vec<u8>; 2]>, InputError> {
+    let pair = |kind: Kind, paths: &[PathBuf]| -> Result<Option<[Vec<u8>; 2]>, InputError> {
         match paths {
-            [before, after] => Ok(Some([read(option, before)?, read(option, after)?])),
+            [before, after] => Ok(Some([read(kind, before)?, read(kind, after)?])),
             _ => Ok(None),
         }
     };
-    let job = args.job.as_deref().map(|path| read("--job", path)).transpose()?;
-    let interrupts = pair("--interrupts", &args.interrupts)?;
-    let stat = pair("--stat", &args.stat)?;
+    let job = args.job.as_deref().map(|path| read(Kind::Job, path)).transpose()?;
+    let interrupts = pair(Kind::Interrupts, &args.interrupts)?;
+    let stat = pair(Kind::Stat, &args.stat)?;
     fn both(pair: &Option<[Vec<u8>; 2]>) -> Option<[&[u8]; 2]> {
         pair.as_ref().map(|[before, after]| [before.as_slice(), after.as_slice()])
     }
     if let Some(lscpu) = &args.lscpu {
-        server.about.insert("lscpu".into(), read("--lscpu", lscpu)?);
+        server.about.insert("lscpu".into(), read(Kind::Lscpu, lscpu)?);
     }
     let cpus = facts::cpus(&facts::facts(&server.about));
     for path in &args.fio_json {
-        let fio = read("--fio-json", path)?;
+        let fio = read(Kind::Fio, path)?;
         let name = path.file_stem().map_or("job".into(), |name| name.to_string_lossy().into_owned());
         let parts = Parts {
             fio: &fio,
@@ -111,6 +113,27 @@ fn gather(args: &ImportArgs) -> Result<Server, Failure> {
         server.add(&name, &parts);
     }
     Ok(server)
+}
+
+/// The file of an option that takes this kind.
+fn read(kind: Kind, path: &Path) -> Result<Vec<u8>, InputError> {
+    let place = Place::option(kind.option().unwrap_or("import"));
+    let wrong = |why, valid: &str| InputError::value(&place, "", path.display(), why, valid);
+    let bytes =
+        read_file(&path.to_string_lossy()).map_err(|error| wrong(format!("cannot be read ({error})"), "a file"))?;
+    let other = if kind.is(&bytes) { None } else { Kind::of(&bytes) };
+    match other {
+        // What is nothing that is known here is left to its reader, which says what it lacks.
+        None => Ok(bytes),
+        Some(other) => {
+            let by = match (other, other.option()) {
+                (Kind::Archive, _) => ", which stands without an option".to_owned(),
+                (_, Some(option)) => format!(", which {option} takes"),
+                (_, None) => String::new(),
+            };
+            Err(wrong(format!("is {other}{by}"), &kind.to_string()))
+        }
+    }
 }
 
 /// Most files of a folder whose hashes are noted; an archive of scripts/measure-server has some hundred.
