@@ -95,7 +95,16 @@ fn without_mail_escapes(text: &[u8]) -> Vec<u8> {
 /// Lines of one kind begin alike by themselves, such as those of one device: only for a text that makes no sense as it is.
 pub(crate) fn bare(text: &[u8]) -> Option<Vec<u8>> {
     let text = String::from_utf8_lossy(text);
-    of_log(&text).or_else(|| without_prefix(&text)).map(String::into_bytes)
+    of_log(&text).or_else(|| with_quotes(&text)).or_else(|| without_prefix(&text)).map(String::into_bytes)
+}
+
+/// Text as a word processor or a web page has it, with quotes again.
+fn with_quotes(text: &str) -> Option<String> {
+    let is_typographic = |c: char| matches!(c, '\u{201c}'..='\u{201f}' | '\u{ab}' | '\u{bb}');
+    let has_entities = ["&quot;", "&#34;"].iter().any(|entity| text.contains(entity));
+    let plain =
+        || text.replace(is_typographic, "\"").replace("&quot;", "\"").replace("&#34;", "\"").replace("&gt;", ">");
+    (has_entities || text.contains(is_typographic)).then(plain)
 }
 
 /// Names of the text in a log's entry: Docker's, journald's, and others'.

@@ -23,7 +23,10 @@ const LATENCY_SLACK: f64 = 2.0;
 pub(crate) const ALL_CLIENTS: &str = "All clients";
 
 /// Least I/Os that tell whether disks did them.
-const OF_CACHE_MIN: u64 = 100;
+const OF_CACHE_MIN: f64 = 100.0;
+
+/// The time at a run's end that the disks' counters may lack.
+const UNSEEN_MS: f64 = 1200.0;
 
 /// What one run of fio printed.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -90,6 +93,8 @@ pub struct Direction {
 pub enum FioJsonError {
     /// It has no JSON object.
     NoJson,
+    /// It has no results, but a message of fio's.
+    Said(String),
     /// The JSON ends or breaks: the parser's words.
     Broken(String),
     /// The JSON has no jobs.
@@ -104,6 +109,7 @@ impl fmt::Display for FioJsonError {
             Self::NoJson => {
                 f.write_str("holds no JSON; valid: what `fio --output-format=json` prints, or fio's whole text")
             }
+            Self::Said(what) => write!(f, "has no results; fio says {what:?}"),
             Self::Broken(why) => write!(f, "holds broken JSON ({why}); it may be cut off"),
             Self::NoJobs => f.write_str("holds JSON without `jobs` or `client_stats`; valid: what fio prints"),
             Self::TooLong => write!(f, "has more than {BYTES_MAX} bytes"),
@@ -133,7 +139,7 @@ impl FioOutput {
             return Err(FioJsonError::TooLong);
         }
         let text = plain(text);
-        let of_bare = || encoding::bare(&text).map(|bare| Self::runs(&bare))?.ok();
+        let of_bare = || Some(encoding::bare(&text).map(|bare| Self::runs(&bare))?.ok()?);
         let mut runs = Self::runs(&text).or_else(|error| of_bare().ok_or(error))?;
         runs.iter_mut().for_each(Self::leave_out_impossible);
         Ok(runs)
@@ -160,7 +166,7 @@ impl FioOutput {
     fn runs(text: &[u8]) -> Result<Vec<Self>, FioJsonError> {
         let (documents, mut notes) = match json::documents(text) {
             Ok(found) => found,
-            Err(error) => return crate::fio_text::parse(text).ok_or(error),
+            Err(error) => return crate::fio_text::parse(text).ok_or_else(|| said(text).unwrap_or(error)),
         };
         let mut runs: Vec<Self> = documents.iter().map(Self::of_document).collect::<Result<_, _>>()?;
         if let Some(last) = runs.last_mut() {
@@ -222,16 +228,21 @@ impl FioOutput {
 
     /// The I/Os of a direction, and how many of them the disks did, if those are far fewer: the page cache answered.
     pub fn of_cache(&self) -> Option<(u64, u64)> {
-        let did =
-            |at: usize| -> u64 { self.jobs.iter().map(|job| job.directions[at].ios).fold(0, u64::saturating_add) };
-        // Arrays and their members count the same I/Os.
-        let reached = |at: usize, arrays: bool| -> u64 {
-            let disks = self.disks.iter().filter(|disk| disk.is_array == arrays);
-            disks.map(|disk| disk.ios[at]).fold(0, u64::saturating_add)
+        // fio reads the disks' counters four times a second, and not always at the end.
+        let seen = |one: &Direction| (one.runtime_ms - UNSEEN_MS).max(0.0) / one.runtime_ms.max(1.0);
+        let of = |at: usize| {
+            let all = || self.jobs.iter().map(|job| &job.directions[at]);
+            // Arrays and their members count the same I/Os.
+            let [drives, arrays] = [false, true].map(|arrays| -> u64 {
+                let disks = self.disks.iter().filter(|disk| disk.is_array == arrays);
+                disks.map(|disk| disk.ios[at]).fold(0, u64::saturating_add)
+            });
+            let reached = drives.max(arrays);
+            let expected: f64 = all().map(|one| one.ios as f64 * seen(one)).sum();
+            let did = all().map(|one| one.ios).fold(0, u64::saturating_add);
+            (expected >= OF_CACHE_MIN && (reached as f64) < expected / 2.0).then_some((did, reached))
         };
-        let of = |at: usize| (did(at), reached(at, false).max(reached(at, true)));
-        let is_of_cache = |(did, reached): &(u64, u64)| *did >= OF_CACHE_MIN && *reached < *did / 2;
-        [of(0), of(1)].into_iter().find(is_of_cache).filter(|_| !self.disks.is_empty())
+        of(0).or(of(1)).filter(|_| !self.disks.is_empty())
     }
 
     /// The hosts that the jobs ran on, where clients of fio's say so.
@@ -253,6 +264,13 @@ impl FioOutput {
     fn all(&self) -> impl Iterator<Item = &Direction> {
         self.jobs.iter().flat_map(|job| &job.directions)
     }
+}
+
+/// What fio says where it prints no results: `fio: pid=7, err=2/file:filesetup.c:174, func=open(x), error=No such file`.
+fn said(text: &[u8]) -> Option<FioJsonError> {
+    let text = String::from_utf8_lossy(&text[..text.len().min(1 << 20)]);
+    let message = text.lines().map(str::trim).find(|line| line.starts_with("fio: ") && !line.contains('{'))?;
+    Some(FioJsonError::Said(message.chars().take(200).collect()))
 }
 
 fn mean_clat_ns<'a>(directions: impl Iterator<Item = &'a Direction>) -> Option<f64> {

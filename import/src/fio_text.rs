@@ -157,7 +157,7 @@ fn add_options(output: &mut FioOutput, command: Option<CommandLine>) {
     }
     if is_known {
         output.notes.push("the command line in the text has options that fio did not print; they are taken".to_owned());
-    } else if output.of_cache().is_none() && !output.disks.is_empty() {
+    } else if output.of_cache().is_none() {
         output.global_options.push(("direct".to_owned(), "1".to_owned()));
         output.notes.push(
             "the text does not say whether the page cache was bypassed: direct=1 is assumed; valid: the job file behind --job"
@@ -276,7 +276,11 @@ fn detail(job: &mut FioJob, direction: &mut Option<usize>, line: &str) {
 /// ` IOPS=234k, BW=914MiB/s (958MB/s)(17.9GiB/20001msec)` or ` io=1024.0MB, bw=10240KB/s, iops=2560, runt=102400msec`
 fn begin(direction: &mut Direction, rest: &str) {
     direction.iops = value(rest, "IOPS=").or(value(rest, "iops=")).and_then(scaled).unwrap_or(0.0);
-    direction.bandwidth_bps = value(rest, "BW=").or(value(rest, "bw=")).and_then(bytes).unwrap_or(0.0);
+    // Since version 2.99 both are printed, in units of 1024 and 1000; `kb_base` tells which comes first.
+    let in_brackets = rest.split_once(" (").and_then(|(_, other)| other.split(')').next());
+    let in_1024 = in_brackets.filter(|other| other.contains('i') && other.ends_with("/s"));
+    let first = value(rest, "BW=").or(value(rest, "bw="));
+    direction.bandwidth_bps = in_1024.or(first).and_then(bytes).unwrap_or(0.0);
     let runtime = rest.rsplit_once("msec").map(|(before, _)| before.trim_end());
     let digits = runtime.map(|text| text.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
     direction.runtime_ms = digits.and_then(|digits| digits.parse().ok()).unwrap_or(0.0);
@@ -349,7 +353,9 @@ fn bytes(text: &str) -> Option<f64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let power = text[digits..].chars().next().and_then(|unit| "KMGT".find(unit.to_ascii_uppercase()));
     let power = power.map_or(0, |power| power + 1);
-    let bytes = text[..digits].parse::<f64>().ok()? * 1024f64.powi(power as i32);
+    // With `--unit_base=1`.
+    let scale = if text[digits..].contains("bit") { 1.0 / 8.0 } else { 1.0 };
+    let bytes = text[..digits].parse::<f64>().ok()? * 1024f64.powi(power as i32) * scale;
     Some(bytes).filter(|bytes| (0.0..1e18).contains(bytes))
 }
 

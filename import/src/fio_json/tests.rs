@@ -139,6 +139,10 @@ fn hosts_are_told_apart() {
 fn what_is_no_fio_output_is_refused_with_its_reason() {
     assert_eq!(FioOutput::parse(b"terse;3;fio"), Err(FioJsonError::NoJson));
     assert_eq!(FioOutput::parse(b"{\"a\": 1}"), Err(FioJsonError::NoJobs));
+    let failed =
+        "fio-3.33\nfio: pid=7, err=2/file:x, func=open(y), error=No such file\n\nRun status group 0 (all jobs):\n";
+    let error = FioOutput::parse(failed.as_bytes()).unwrap_err();
+    assert!(error.to_string().contains("error=No such file"), "{error}");
     assert!(matches!(FioOutput::parse(&V3.as_bytes()[..600]), Err(FioJsonError::Broken(_))));
     let deep = "{\"jobs\":".to_owned() + &"[".repeat(100_000);
     assert!(matches!(FioOutput::parse(deep.as_bytes()), Err(FioJsonError::Broken(_))));

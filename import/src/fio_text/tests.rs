@@ -99,12 +99,14 @@ fn the_page_cache_is_where_the_disks_did_less_than_fio() {
         let options: Vec<String> = options.iter().map(|(name, value)| format!("{name}={value}")).collect();
         (options.join(" "), found.of_cache().is_some(), found.notes.join("\n"))
     };
-    let direct = NEW.replace("ios=24100/1200300", "ios=23600/1190000");
+    let direct = NEW.replace("ios=24100/1200300", "ios=23600/1190000").replace("1000msec", "10000msec");
     let (options, is_cached, notes) = with(&direct);
     assert_eq!((options.as_str(), is_cached), ("direct=1 filename=/dev/nvme0n1", false));
     assert!(notes.contains("direct=1 is assumed"), "{notes}");
     let (options, is_cached, _) = with(&direct.replace("ios=23600", "ios=23"));
     assert_eq!((options.as_str(), is_cached), ("filename=/dev/nvme0n1", true));
+    let short = direct.replace("10000msec", "900msec").replace("ios=23600", "ios=0");
+    assert!(!with(&short).1, "fio reads the counters too rarely");
     let merged = direct.replace("ios=23600", "ios=23").replace("merge=0/1", "merge=23506/0");
     assert!(!with(&merged).1, "the kernel made large ones of adjacent ones");
     let command = "$ fio --name=x --filename=/dev/nvme7n1 --rw=read --size=1g --numjobs=2\n";
@@ -142,6 +144,20 @@ fn older_texts_are_read() {
     assert!(range.options.contains(&("bsrange".to_owned(), "512-4096,4096-4096,4096-4096".to_owned())), "{range:?}");
     let new = banner("c: (g=0): rw=read, bs=(R) 4096B-64.0KiB, (W) 4096B-64.0KiB, ioengine=sync, iodepth=1").unwrap();
     assert!(new.options.contains(&("bsrange".to_owned(), "4096-65536".to_owned())), "{new:?}");
+}
+
+#[test]
+fn rates_are_read_in_every_base() {
+    for (text, expected) in [
+        (" IOPS=1, BW=64.0MiB/s (67.1MB/s)(1MiB/1000msec)", 67_108_864.0),
+        (" IOPS=1, BW=67.1MB/s (64.0MiB/s)(1MB/1000msec)", 67_108_864.0),
+        (" IOPS=1, BW=537Mbit/s (512Mibit/s)(1MB/1000msec)", 67_108_864.0),
+        (" io=8MB, bw=65536KB/s, iops=1, runt=  1000msec", 67_108_864.0),
+    ] {
+        let mut direction = Direction::default();
+        begin(&mut direction, text);
+        assert_eq!(direction.bandwidth_bps, expected, "{text}");
+    }
 }
 
 #[test]

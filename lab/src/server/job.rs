@@ -167,6 +167,15 @@ pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), Strin
     let has_ramp = fio.global_options.iter().chain(fio.jobs.iter().flat_map(|job| &job.options));
     let has_ramp = has_ramp.into_iter().any(|(name, _)| name == "ramp_time");
     let ran = fio.threads().filter(|ran| !has_ramp && *ran > threads * THREADS_SLACK);
+    let mut options = fio.global_options.iter().chain(fio.jobs.iter().flat_map(|job| &job.options));
+    let is_posix = options.any(|(name, value)| name == "ioengine" && value == "posixaio");
+    if ran.is_none() && is_posix && in_flight > most * IN_FLIGHT_SLACK {
+        return Err(
+            "requests of posixaio wait for each other, and their latency has that time, which is not modelled; valid: \
+                    iodepth=1, or libaio"
+                .to_owned(),
+        );
+    }
     let found = match ran {
         Some(ran) => format!("about {ran:.0} threads ran, and the job's options make {threads:.0}"),
         None if in_flight > most * IN_FLIGHT_SLACK => {
@@ -344,6 +353,8 @@ mod tests {
         // 30,000 a second at 3 ms are 90.
         let (count, notes) = of(r#", "ramp_time": "50s""#, 3_000_000, None);
         assert!(count == 0 && notes.contains("90.0 I/Os were in flight") && notes.contains("allow 16"), "{notes}");
+        let posix = r#", "ramp_time": "50s", "ioengine": "posixaio""#;
+        assert!(of(posix, 3_000_000, None).1.contains("valid: iodepth=1, or libaio"));
         let whole =
             "[global]\nioengine=libaio\niodepth=16\nfilename=/dev/nvme0n1\n[a]\nrw=read\n[b]\nrw=write\nnumjobs=5\n";
         assert_eq!(of("", 3_000_000, Some(whole)).0, 1);
@@ -354,6 +365,7 @@ mod tests {
         let disks = r#""disk_util": [{"name": "nvme0n1", "read_ios": 20}]"#;
         let of = |more: &str| {
             let fio = output(&[("a", 0, &format!("{ONE}{more}"), 1000)]).replacen('{', &format!("{{{disks}, "), 1);
+            let fio = fio.replace("\"total_ios\"", "\"runtime\": 10000, \"total_ios\"");
             let mut server = Server::default();
             server.add("x", &Parts { fio: fio.as_bytes(), ..Parts::default() });
             (server.measurements.len(), server.notes.join("\n"))
