@@ -67,7 +67,7 @@ pub(super) fn of(
 ) -> Result<(String, Vec<FioJob>), String> {
     let cpus = parts.cpus.unwrap_or(1);
     let Some(text) = parts.job else { return of_options(name, fio, cpus, notes) };
-    let text = on_members(name, &String::from_utf8_lossy(text), fio, notes);
+    let text = simulated(name, &String::from_utf8_lossy(text), fio, notes);
     let why = match sections(&format!("{name}.fio"), &text, cpus) {
         Ok(sections) => {
             let threads = sections.iter().map(|section| section.numjobs as usize).sum::<usize>();
@@ -102,7 +102,7 @@ pub(super) fn of_options(
 ) -> Result<(String, Vec<FioJob>), String> {
     let text = written(fio)
         .ok_or_else(|| format!("{name}: fio's output has no options of its jobs; valid: the job file behind --job"))?;
-    let mut text = on_members(name, &text, fio, notes);
+    let mut text = simulated(name, &text, fio, notes);
     loop {
         let error = match sections(&format!("{name}.fio"), &text, cpus) {
             Ok(sections) if lasted(&sections, fio) => {
@@ -125,8 +125,9 @@ pub(super) fn of_options(
     }
 }
 
-/// A job file on the drives: the members in place of an array, where fio's statistics name them.
-fn on_members(name: &str, text: &str, fio: &FioOutput, notes: &mut Vec<String>) -> String {
+/// A job file as it is simulated: on the members in place of an array, where fio's statistics name them, and without a ramp,
+/// since the scenario has one that its short span allows.
+fn simulated(name: &str, text: &str, fio: &FioOutput, notes: &mut Vec<String>) -> String {
     let mut drives_of = |file: &str| match disks::members(&fio.disks, file) {
         Some(members) => {
             notes.push(format!("{name}: {}", disks::in_place_of(file, &members.join(", "))));
@@ -137,14 +138,15 @@ fn on_members(name: &str, text: &str, fio: &FioOutput, notes: &mut Vec<String>) 
             file.to_owned()
         }
     };
-    let mut line = |line: &str| match line.split_once('=').filter(|(key, _)| key.trim() == "filename") {
-        Some((key, files)) => {
-            let files: Vec<String> = files.trim().split(':').map(&mut drives_of).collect();
-            format!("{key}={}\n", files.join(":"))
+    let line = |line: &str| match line.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
+        Some(("ramp_time", _)) => None,
+        Some(("filename", files)) => {
+            let files: Vec<String> = files.split(':').map(&mut drives_of).collect();
+            Some(format!("filename={}\n", files.join(":")))
         }
-        None => format!("{line}\n"),
+        _ => Some(format!("{line}\n")),
     };
-    if fio.disks.is_empty() { text.to_owned() } else { text.lines().map(&mut line).collect() }
+    text.lines().filter_map(line).collect()
 }
 
 /// I/Os in flight may be so many times what the options allow: rates and latencies are means over unlike times.
@@ -295,7 +297,7 @@ mod tests {
         let job = "[a]\nnumjobs=3\nfilename = /dev/nvme3n1:/dev/dm-0\n";
         for (job, lines) in [
             (None, "filename=/dev/nvme1n1:/dev/nvme2n1:/dev/nvme3n1\n"),
-            (Some(job.as_bytes()), "filename =/dev/nvme3n1:/dev/nvme1n1:/dev/nvme2n1:/dev/nvme3n1\n"),
+            (Some(job.as_bytes()), "filename=/dev/nvme3n1:/dev/nvme1n1:/dev/nvme2n1:/dev/nvme3n1\n"),
         ] {
             let mut server = Server::default();
             server.add("x", &Parts { fio: fio.as_bytes(), job, ..Parts::default() });
@@ -358,6 +360,16 @@ mod tests {
         let whole =
             "[global]\nioengine=libaio\niodepth=16\nfilename=/dev/nvme0n1\n[a]\nrw=read\n[b]\nrw=write\nnumjobs=5\n";
         assert_eq!(of("", 3_000_000, Some(whole)).0, 1);
+    }
+
+    /// The scenario's ramp is shorter.
+    #[test]
+    fn a_ramp_of_the_job_is_left_out() {
+        let file = "[a]\nnumjobs=3\nfilename=/dev/nvme0n1\nramp_time = 5s\nsize=1g\n";
+        for (options, job) in [(format!(r#"{ONE}, "ramp_time": "5""#), None), (ONE.to_owned(), Some(file))] {
+            let found = server(&[("a", 0, &options, 300)], job);
+            assert!(!found.measurements[0].job.contains("ramp_time"), "{}", found.measurements[0].job);
+        }
     }
 
     #[test]
