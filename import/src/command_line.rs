@@ -44,6 +44,8 @@ impl CommandLine {
         let mut words = words.take_while(|word| !ENDS.contains(word)).map(plain).peekable();
         let mut is_command = false;
         while let Some(word) = words.next() {
+            // Its options follow on the next lines.
+            is_command |= word == "\\";
             let Some(option) = word.strip_prefix("--").filter(|option| !option.is_empty()) else { continue };
             is_command = true;
             let (name, value) = match option.split_once('=') {
@@ -125,6 +127,7 @@ mod tests {
             ("fio job.fio", None),
             ("we used fio - and more", None),
             ("fio --name=\\", Some("")),
+            ("$ fio \\\n  --rw=read", Some("rw=read")),
         ] {
             assert_eq!(of(text).as_deref(), expected, "{text}");
         }

@@ -139,7 +139,7 @@ impl FioOutput {
             return Err(FioJsonError::TooLong);
         }
         let text = plain(text);
-        let of_bare = || Some(encoding::bare(&text).map(|bare| Self::runs(&bare))?.ok()?);
+        let of_bare = || encoding::bare(&text).and_then(|bare| Self::runs(&bare).ok());
         let mut runs = Self::runs(&text).or_else(|error| of_bare().ok_or(error))?;
         runs.iter_mut().for_each(Self::leave_out_impossible);
         Ok(runs)
