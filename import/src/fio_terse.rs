@@ -64,3 +64,37 @@ fn job(fields: &[&str], name: usize) -> Option<FioJob> {
     // Without them the line is cut off, perhaps within a number.
     (found >= 2 && job.user_percent.is_some() && job.system_percent.is_some()).then_some(job)
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use crate::fio_json::FioOutput;
+
+    /// A terse line of version 3: 5 fields, then reads and writes.
+    pub(crate) fn line(version: &str) -> String {
+        let percentiles = "1.000000%=8;99.000000%=90;0%=0;";
+        let direction = |iops: u32| {
+            format!("400;4000;{iops};1000;1;9;2.5;1.0;2;99;80.5;3.0;{percentiles}9;99;83.0;4.0;1;2;57.5%;1.0;0.0")
+        };
+        let trims = if version == "3" { String::new() } else { format!(";{}", direction(0)) };
+        let start = if version == "2" { "2;a".to_owned() } else { format!("{version};fio-3.33;a") };
+        format!("{start};0;0;{};{}{trims};5.5%;10.25%;1;0;29;0.1%;0.1%", direction(1000), direction(10))
+    }
+
+    #[test]
+    fn every_version_of_terse_is_read() {
+        for version in ["2", "3", "4", "5"] {
+            let found = FioOutput::parse(format!("fio: warning; x\n{}\n", line(version)).as_bytes()).unwrap();
+            let job = &found.jobs[0];
+            let [read, write, trim] = &job.directions;
+            assert_eq!((job.name.as_str(), read.iops, write.ios, trim.ios), ("a", 1000.0, 10, 0), "{version}");
+            assert_eq!((read.bandwidth_bps, read.runtime_ms), (4_096_000.0, 1000.0));
+            assert_eq!((read.slat_ns, read.clat_ns, read.lat_ns), (Some(2500.0), Some(80_500.0), Some(83_000.0)));
+            assert_eq!(read.percentiles_ns, [(1.0, 8000.0), (99.0, 90_000.0)]);
+            assert_eq!(
+                (job.user_percent, job.system_percent, trim.clat_ns),
+                (Some(5.5), Some(10.25), None),
+                "{version}"
+            );
+        }
+    }
+}

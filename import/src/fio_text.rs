@@ -5,10 +5,10 @@
 //! and "Terse output".
 
 use crate::command_line::{self, CommandLine};
-use crate::disks::{self, Disk};
+use crate::disks::Disk;
 use crate::fio_json::{ALL_CLIENTS, Direction, FioJob, FioOutput};
 use crate::fio_terse;
-use std::collections::BTreeSet;
+use crate::text_options::add_options;
 
 /// Most bytes of a text. What fio prints for people is short.
 const BYTES_MAX: usize = 4 << 20;
@@ -140,67 +140,6 @@ fn one_run(text: &str) -> Option<FioOutput> {
     add_options(&mut output, command);
     Some(output)
 }
-
-/// Adds what the banners lack: the options of the command line, or else the drives, without a cache in front of them.
-fn add_options(output: &mut FioOutput, command: Option<CommandLine>) {
-    let (is_known, command) = (command.is_some(), command.unwrap_or_default());
-    let is_new = |(name, _): &(String, String)| !OF_BANNER.contains(&name.as_str());
-    output.global_options = command.global.into_iter().filter(is_new).collect();
-    for (name, options) in command.jobs {
-        let of_name = output.jobs.iter_mut().filter(|job| job.name == name);
-        of_name.for_each(|job| job.options.extend(options.iter().filter(|option| is_new(option)).cloned()));
-    }
-    let is_file = |(name, _): &(String, String)| matches!(name.as_str(), "filename" | "directory");
-    if !output.global_options.iter().any(is_file) {
-        let hosts: BTreeSet<String> = output.jobs.iter().map(|job| job.host.clone()).collect();
-        hosts.iter().for_each(|host| add_drives(output, host));
-    }
-    if is_known {
-        output.notes.push("the command line in the text has options that fio did not print; they are taken".to_owned());
-    } else if output.of_cache().is_none() {
-        output.global_options.push(("direct".to_owned(), "1".to_owned()));
-        output.notes.push(
-            "the text does not say whether the page cache was bypassed: direct=1 is assumed; valid: the job file behind --job"
-                .to_owned(),
-        );
-    }
-}
-
-/// Adds the disks of a host's statistics to its jobs as their files.
-fn add_drives(output: &mut FioOutput, host: &str) {
-    let disks: Vec<Disk> = output.disks.iter().filter(|disk| disk.host == host).cloned().collect();
-    let drives: Vec<&str> = disks::reached(&disks).iter().map(|disk| disk.name.as_str()).collect();
-    let files: Vec<String> = drives.iter().map(|name| format!("/dev/{name}")).collect();
-    let has_files = |job: &FioJob| job.options.iter().any(|(name, _)| name == "filename" || name == "directory");
-    let without = output.jobs.iter_mut().filter(|job| job.host == host && !has_files(job));
-    let options: Vec<_> = without.map(|job| &mut job.options).collect();
-    if drives.is_empty() || options.is_empty() {
-        return;
-    }
-    options.into_iter().for_each(|options| options.push(("filename".to_owned(), files.join(":"))));
-    let shown = drives.join(", ");
-    output.notes.push(format!("the text has no file names; the disks of its statistics are taken: {shown}"));
-    let others = disks.iter().filter(|disk| !drives.contains(&disk.name.as_str()));
-    let arrays: Vec<&str> = others.map(|disk| disk.name.as_str()).collect();
-    if !arrays.is_empty() {
-        output.notes.push(disks::in_place_of(&arrays.join(", "), &shown));
-    }
-    output.notes.extend(drives.iter().filter_map(|drive| disks::as_one(drive)));
-}
-
-/// Options that a banner or a job's head has, and their other names.
-const OF_BANNER: [&str; 10] = [
-    "rw",
-    "readwrite",
-    "bs",
-    "blocksize",
-    "bsrange",
-    "blocksize_range",
-    "ioengine",
-    "iodepth",
-    "numjobs",
-    "group_reporting",
-];
 
 /// `name: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) …, ioengine=libaio, iodepth=32`
 fn banner(line: &str) -> Option<Banner> {
@@ -370,4 +309,183 @@ fn unit_ns(text: &str) -> f64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests {
+    use super::*;
+    use crate::fio_terse::tests::line;
+    use proptest::prelude::*;
+
+    pub(crate) const NEW: &str =
+        "a job: (g=0): rw=randrw, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=libaio, iodepth=4
+...
+fio-3.33
+Starting 2 processes
+
+a job: (groupid=0, jobs=2): err= 0: pid=27398: Mon Nov 23 13:02:56 2026
+  read: IOPS=23.5k, BW=91.8MiB/s (96.3MB/s)(91.9MiB/1000msec)
+    slat (nsec): min=1151, max=6021.5k, avg=56275.81, stdev=195458.86
+    clat (usec): min=2, max=39107, avg=124.11, stdev=778.49
+     lat (usec): min=8, max=39109, avg=180.38, stdev=809.67
+    clat percentiles (usec):
+     |  1.00th=[    9],  5.00th=[   10], 10.00th=[   11], 20.00th=[   12],
+     | 99.99th=[27657]
+   bw (  KiB/s): min=86288, max=86288, per=91.77%, avg=86288.00, stdev= 0.00, samples=2
+  write: IOPS=1.2M, BW=4.5GiB/s (4.8GB/s)(4.5GiB/1000msec); 0 zone resets
+    clat (msec): min=7, max=38917, avg=1.5K, stdev=825.19
+  lat (usec)   : 4=0.01%, 10=9.17%, 20=29.75%, 50=8.12%, 100=16.63%
+  cpu          : usr=2.60%, sys=21.05%, ctx=12698, majf=0, minf=25
+     issued rwts: total=23529,1200001,0,0 short=0,0,0,0 dropped=0,0,0,0
+
+Run status group 0 (all jobs):
+   READ: bw=91.8MiB/s (96.3MB/s), 91.8MiB/s-91.8MiB/s (96.3MB/s-96.3MB/s), io=91.9MiB (96.4MB), run=1001-1001msec
+
+Disk stats (read/write):
+  nvme0n1: ios=24100/1200300, merge=0/1, ticks=1715/2779, in_queue=4494, util=52.61%
+";
+    const OLD: &str = "b: (g=0): rw=read, bs=4K-4K/8K-8K/4K-4K, ioengine=sync, iodepth=1
+fio-2.1.11
+b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
+  read : io=1024.0MB, bw=10240KB/s, iops=2560, runt=100000msec
+    clat (usec): min=50, max= 1234, avg=80.00, stdev= 3.10
+     lat (usec): min=50, max= 1234, avg=80.25, stdev= 3.10
+    clat percentiles (usec):
+     |  1.00th=[   73], 99.99th=[>=2000]
+  cpu          : usr=1.00%, sys=2.00%, ctx=1, majf=0, minf=2
+     issued    : total=r=256001/w=0/d=0, short=r=0/w=0/d=0
+";
+
+    #[test]
+    fn what_fio_prints_for_people_is_read() {
+        let found = FioOutput::parse(NEW.as_bytes()).unwrap();
+        let [job] = found.jobs.as_slice() else { panic!("{found:?}") };
+        assert_eq!((found.version.as_str(), job.name.as_str(), job.error), ("fio-3.33", "a job", 0));
+        let (read, write) = (&job.directions[0], &job.directions[1]);
+        assert_eq!((read.ios, read.iops, read.runtime_ms), (23_529, 23_529.0, 1000.0));
+        assert_eq!((write.iops, write.clat_ns), (1_200_001.0, Some(1.5e9)));
+        assert_eq!((read.clat_ns, read.slat_ns, read.lat_ns), (Some(124_110.0), Some(56_275.81), Some(180_380.0)));
+        assert_eq!(read.percentiles_ns[0], (1.0, 9000.0));
+        assert_eq!((read.percentiles_ns.len(), read.percentiles_ns[4]), (5, (99.99, 27_657_000.0)));
+        assert!((read.bandwidth_bps / (91.8 * 1048576.0) - 1.0).abs() < 1e-9);
+        assert_eq!((job.user_percent, job.system_percent), (Some(2.6), Some(21.05)));
+        let option = |key: &str| {
+            job.options
+                .iter()
+                .chain(&found.global_options)
+                .find(|(name, _)| name == key)
+                .map(|(_, value)| value.as_str())
+        };
+        assert_eq!([option("rw"), option("iodepth"), option("numjobs")], [Some("randrw"), Some("4"), Some("2")]);
+        assert_eq!([option("bs"), option("filename")], [Some("4096"), Some("/dev/nvme0n1")]);
+        assert_eq!(found.notes.len(), 3);
+    }
+
+    #[test]
+    fn a_client_prints_the_hosts() {
+        let (banner, rest) = NEW.split_once('\n').unwrap();
+        let results = rest.split_once("\n\n").unwrap().1;
+        let all = results.replace("a job:", "All clients:");
+        let text =
+            format!("hostname=x, be=0\n<x> {banner}\n<y> {banner}\n<x> Starting\n<x> \n{results}<y> \n{results}{all}");
+        let found = FioOutput::parse(text.as_bytes()).unwrap();
+        let hosts: Vec<&str> = found.jobs.iter().map(|job| job.host.as_str()).collect();
+        assert_eq!((hosts.as_slice(), found.disks.len()), (&["x", "y"][..], 2));
+        assert!(found.jobs.iter().all(|job| job.options.len() == 7), "{:?}", found.jobs);
+    }
+
+    #[test]
+    fn older_texts_are_read() {
+        let found = FioOutput::parse(OLD.as_bytes()).unwrap();
+        let job = &found.jobs[0];
+        assert_eq!((job.group, job.error, found.version.as_str()), (1, 5, "fio-2.1.11"));
+        let read = &job.directions[0];
+        assert_eq!((read.ios, read.iops, read.clat_ns), (256_001, 2560.01, Some(80_000.0)));
+        assert_eq!(read.percentiles_ns, [(1.0, 73_000.0), (99.99, 2_000_000.0)]);
+        assert_eq!(read.bandwidth_bps, 10_240.0 * 1024.0);
+        assert!(job.options.contains(&("bs".to_owned(), "4096,8192,4096".to_owned())));
+        let range = banner("c: (g=0): rw=read, bs=512-4K/4K-4K/4K-4K, ioengine=sync, iodepth=1").unwrap();
+        assert!(
+            range.options.contains(&("bsrange".to_owned(), "512-4096,4096-4096,4096-4096".to_owned())),
+            "{range:?}"
+        );
+        let new =
+            banner("c: (g=0): rw=read, bs=(R) 4096B-64.0KiB, (W) 4096B-64.0KiB, ioengine=sync, iodepth=1").unwrap();
+        assert!(new.options.contains(&("bsrange".to_owned(), "4096-65536".to_owned())), "{new:?}");
+    }
+
+    #[test]
+    fn rates_are_read_in_every_base() {
+        for (text, expected) in [
+            (" IOPS=1, BW=64.0MiB/s (67.1MB/s)(1MiB/1000msec)", 67_108_864.0),
+            (" IOPS=1, BW=67.1MB/s (64.0MiB/s)(1MB/1000msec)", 67_108_864.0),
+            (" IOPS=1, BW=537Mbit/s (512Mibit/s)(1MB/1000msec)", 67_108_864.0),
+            (" io=8MB, bw=65536KB/s, iops=1, runt=  1000msec", 67_108_864.0),
+        ] {
+            let mut direction = Direction::default();
+            begin(&mut direction, text);
+            assert_eq!(direction.bandwidth_bps, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_options_of_a_group_of_several_sections_are_not_those_of_all() {
+        let (banner, rest) = NEW.split_once('\n').unwrap();
+        let threads = |text: &str| {
+            let job = FioOutput::parse(text.as_bytes()).unwrap().jobs.remove(0);
+            (job.threads, job.options.iter().any(|(name, _)| name == "numjobs"))
+        };
+        let other = banner.replace("a job", "b").replace("randrw", "read");
+        assert_eq!(threads(NEW), (Some(2.0), true));
+        assert_eq!(threads(&format!("{banner}\n{other}\n{rest}")), (Some(2.0), false));
+        let later = other.replace("(g=0)", "(g=1)");
+        assert_eq!(threads(&format!("{banner}\n{later}\n{rest}")), (Some(2.0), true));
+    }
+
+    #[test]
+    fn of_several_runs_in_one_text_the_last_whole_one_is_read() {
+        let disks = "Disk stats (read/write):\n  vda: ios=1/2, util=9%\n";
+        let first = format!("{}{disks}", NEW.replace("23529", "11111"));
+        let found = FioOutput::parse(format!("{first}{NEW}{disks}").as_bytes()).unwrap();
+        assert_eq!((found.jobs.len(), found.jobs[0].directions[0].ios), (1, 23_529), "{found:?}");
+        assert!(found.notes.contains(&"2 runs follow each other; the last is used".to_owned()), "{:?}", found.notes);
+        let other = NEW.replace("rw=randrw", "rw=randread");
+        let both = FioOutput::parse_all(format!("{first}{other}{disks}").as_bytes()).unwrap();
+        let ios: Vec<u64> = both.iter().map(|run| run.jobs[0].directions[0].ios).collect();
+        assert_eq!(ios, [11_111, 23_529]);
+        assert!(both[1].notes.iter().any(|note| note.contains("of each of the same jobs")), "{:?}", both[1].notes);
+        let cut = FioOutput::parse(format!("{first}{}", &NEW[..NEW.len() / 2]).as_bytes()).unwrap();
+        assert_eq!(cut.jobs[0].directions[0].ios, 11_111);
+        assert!(cut.notes.iter().any(|note| note.contains("the last whole one is used")), "{:?}", cut.notes);
+    }
+
+    #[test]
+    fn what_is_cut_off_has_no_made_up_numbers() {
+        let old = OLD.replace("err= 5 (file:io_u.c:1, func=x)", "err= 0");
+        for text in [NEW, &old, &line("3")] {
+            for length in 0..text.len() {
+                let found = parse(&text.as_bytes()[..length]);
+                let jobs = found.iter().flatten().flat_map(|found| &found.jobs);
+                let whole = parse(text.as_bytes()).unwrap();
+                let [whole] = whole.as_slice() else { panic!("{whole:?}") };
+                // The CPU's line stands behind all rates; fio's exact counts may be missing.
+                let near =
+                    |at: usize, iops: f64| (iops / whole.jobs[0].directions[at].iops - 1.0).abs() < 0.01 || iops == 0.0;
+                for job in jobs {
+                    assert!((0..3).all(|at| near(at, job.directions[at].iops)), "{length} of {text}");
+                }
+            }
+        }
+        assert_eq!(parse(b"3;fio-3.1;a;0;0;1;2"), None);
+        assert_eq!(parse(b"a: (groupid=0, jobs=1): err= 0: pid=1\n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_damage_is_read_without_a_panic(at in 0..NEW.len(), bytes in proptest::collection::vec(any::<u8>(), 0..9)) {
+            for text in [NEW, OLD, &line("5")] {
+                let mut text = text.as_bytes().to_vec();
+                let at = at % text.len();
+                text.splice(at..(at + 4).min(text.len()), bytes.iter().copied());
+                let _ = parse(&text);
+            }
+        }
+    }
+}

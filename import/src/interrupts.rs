@@ -12,6 +12,7 @@
 //! number with the trigger, and the names of the actions, separated by commas.
 
 use crate::Note;
+use crate::broken_lines::Lines;
 use crate::encoding::{self, plain};
 use std::collections::BTreeMap;
 
@@ -272,7 +273,7 @@ fn cpu_number(word: &str) -> Option<u32> {
     word.strip_prefix("CPU").or_else(|| word.strip_prefix("cpu"))?.parse().ok()
 }
 
-fn is_header(line: &str) -> bool {
+pub(crate) fn is_header(line: &str) -> bool {
     let mut words = line.split_whitespace().peekable();
     words.peek().is_some() && words.all(|word| cpu_number(word).is_some())
 }
@@ -295,106 +296,200 @@ fn read_line(line: &str, cpus: usize) -> Option<Line> {
     (!counts.is_empty()).then(|| Line { id: id.into(), counts, text: rest.trim().to_owned() })
 }
 
-/// The lines of a text that mail or a terminal may have broken.
-struct Lines {
-    /// Without the marks of a quotation.
-    text: Vec<String>,
-    /// The length of the longest.
-    width: usize,
-}
-
-impl Lines {
-    fn of(text: &str) -> Self {
-        let lines: Vec<String> = text.lines().map(|line| unquoted(line).trim_end().to_owned()).collect();
-        let longest = |lines: &[String]| lines.iter().map(String::len).max().unwrap_or(0);
-        let width = longest(&lines);
-        let text = cut_lines_joined(lines, width);
-        Self { width: longest(&text), text }
-    }
-
-    /// The number of lines that were one before mail broke it between words.
-    fn of_one(&self, at: usize, is_broken: bool) -> usize {
-        let is_more = |at: &usize| {
-            let (before, line) = (&self.text[at - 1], &self.text[*at]);
-            let word = line.split_whitespace().next().unwrap_or_default();
-            // It would have fitted.
-            let was_broken = is_broken || before.len() + 1 + word.len() > self.width;
-            was_broken && !is_header(line) && !line.is_empty() && !begins(line)
-        };
-        1 + (at + 1..self.text.len()).take_while(is_more).count()
-    }
-}
-
-/// A line without the marks of a quotation in mail.
-fn unquoted(mut line: &str) -> &str {
-    while let Some(rest) = line.trim_start().strip_prefix('>') {
-        line = rest.strip_prefix(' ').unwrap_or(rest);
-    }
-    line
-}
-
-/// Whether an interrupt begins here. A name such as `ehci_hcd:usb1` may begin a line too, but no number follows it.
-fn begins(line: &str) -> bool {
-    line.split_once(':').is_some_and(|(id, rest)| {
-        let is_number = |word: &str| word.parse::<u64>().is_ok();
-        !id.trim().contains(char::is_whitespace) && rest.split_whitespace().next().is_some_and(is_number)
-    })
-}
-
-/// The lines, joined where a terminal cut them at its last column, within words too. `width` is that of the longest.
-fn cut_lines_joined(lines: Vec<String>, width: usize) -> Vec<String> {
-    let is_rest = |line: &str| !line.is_empty() && !is_header(line) && !begins(line);
-    let rests = || (1..lines.len()).filter(|&at| is_rest(&lines[at]));
-    // Blanks at the last column may be lost.
-    let most = width.saturating_sub(BLANKS_MAX);
-    let [cut, near] = [width, most].map(|least| rests().filter(|&at| lines[at - 1].len() >= least).count());
-    if cut < 2 || near * 5 < rests().count() * 4 {
-        return lines;
-    }
-    let joined = |between: &str| {
-        let mut joined: Vec<String> = Vec::with_capacity(lines.len());
-        let mut is_full = false;
-        for line in &lines {
-            let was_full = std::mem::replace(&mut is_full, line.len() >= most);
-            match joined.last_mut().filter(|_| was_full && is_rest(line)) {
-                Some(last) => {
-                    let blanks =
-                        if between.is_empty() { width.saturating_sub(last.len() % width.max(1)) % width } else { 0 };
-                    last.push_str(&" ".repeat(blanks));
-                    last.push_str(between);
-                    last.push_str(line);
-                }
-                None => joined.push(line.clone()),
-            }
-        }
-        joined
-    };
-    // Mail that breaks like lines between like words looks the same, but then the words are whole.
-    let [cut, of_mail] = ["", " "].map(joined);
-    if whole_words(&cut) >= whole_words(&of_mail) { cut } else { lines }
-}
-
-/// Most blanks that are lost at the end of a line.
-const BLANKS_MAX: usize = 16;
-
-/// The number of words that are a trigger with its number (`1-edge`) or an NVMe queue.
-fn whole_words(lines: &[String]) -> usize {
-    let is_number = |text: &str| text.parse::<u32>().is_ok();
-    let is_whole = |word: &&str| {
-        word.split_once('-')
-            .is_some_and(|(number, kind)| is_number(number) && matches!(kind, "edge" | "fasteoi" | "level"))
-            || word
-                .strip_prefix("nvme")
-                .and_then(|rest| rest.split_once('q'))
-                .is_some_and(|(a, b)| is_number(a) && is_number(b))
-    };
-    lines.iter().flat_map(|line| line.split_whitespace()).filter(is_whole).count()
-}
-
 /// The beginning of a text, for a message.
 fn clip(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const X86: &str = "            CPU0       CPU1       CPU3
+   0:         36          0          0  IR-IO-APIC    2-edge      timer
+   9:          0          4          0  IR-IO-APIC    9-fasteoi   acpi, i801_smbus
+  34:    4294967290       7          1  IR-PCI-MSIX-0000:01:00.0    1-edge      nvme0q1
+ 120:          0          0          0  DMAR-MSI    0-edge      dmar0
+ NMI:          1          2          3   Non-maskable interrupts
+ PMN:          5          6          7   Posted MSI notification event
+ ERR:          0
+";
+    const ARM: &str = "           CPU0       CPU1
+ 11:    1000000     999999     GICv3  27 Level     arch_timer
+ 47:         12          0   ITS-MSI 524288 Edge      nvme0q0
+IPI0:       100        200       Rescheduling interrupts
+Err:          0
+";
+
+    #[test]
+    fn a_server_is_read() {
+        let found = Interrupts::parse(X86.as_bytes());
+        assert_eq!((found.cpus.as_slice(), found.notes.len()), (&[0, 1, 3][..], 0), "{:?}", found.notes);
+        let nvme = found.line("34").unwrap();
+        assert_eq!((nvme.nvme_queue(), nvme.chip()), (Some((0, 1)), Some("IR-PCI-MSIX-0000:01:00.0")));
+        assert_eq!(found.line("9").unwrap().actions(), ["acpi", "i801_smbus"]);
+        assert_eq!(found.line("NMI").unwrap().actions(), Vec::<&str>::new());
+        assert_eq!((found.line("PMN").unwrap().total(), found.line("ERR").unwrap().counts.as_slice()), (18, &[0][..]));
+        let arm = Interrupts::parse(ARM.as_bytes());
+        assert_eq!(arm.line("47").unwrap().nvme_queue(), Some((0, 0)));
+        let shared = Interrupts::parse(b"  CPU0   CPU1\n 27: 100  0   PCI-MSI-edge  nvme0q0, nvme0q1\n");
+        assert_eq!(shared.lines[0].nvme_queue(), Some((0, 1)));
+        assert_eq!(arm.line("11").unwrap().actions(), ["arch_timer"]);
+        assert_eq!(arm.line("IPI0").unwrap().total(), 300);
+    }
+
+    #[test]
+    fn lines_of_a_log_are_read() {
+        let text: String = X86.lines().map(|line| format!("irq_1  | {line}\n")).collect();
+        assert_eq!(Interrupts::parse(text.as_bytes()).lines, Interrupts::parse(X86.as_bytes()).lines);
+    }
+
+    #[test]
+    fn what_lsirq_prints_is_read_as_sums() {
+        let text = "$ lsirq\nIRQ TOTAL NAME\n129   823 IR-PCI-MSI 524289-edge nvme0q1\nLOC 81624 Local timer interrupts\n 9 \n";
+        let found = Interrupts::parse(text.as_bytes());
+        assert_eq!((found.cpus.as_slice(), found.lines.len()), (&[0][..], 2), "{found:?}");
+        assert_eq!((found.lines[0].total(), found.lines[0].nvme_queue()), (823, Some((0, 1))));
+        assert_eq!((found.lines[0].chip(), found.lines[1].chip()), (Some("IR-PCI-MSI"), None));
+        assert!(!found.has_header && Interrupts::parse(X86.as_bytes()).has_header);
+    }
+
+    #[test]
+    fn a_difference_follows_cpus_and_wraps() {
+        let before = Interrupts::parse(X86.as_bytes());
+        let later = "CPU0 CPU3 CPU4\n 34: 4 11 2 IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\n PMN: 6 8 9 Posted\n";
+        let differences = before.until(&Interrupts::parse(later.as_bytes()));
+        assert_eq!(differences[0].counts, [(0, 10), (3, 10), (4, 2)], "a wrap, a rise, a new CPU");
+        assert_eq!(differences[1].total(), 1 + 1 + 9);
+    }
+
+    #[test]
+    fn an_interrupt_that_went_to_another_device_counts_from_nothing() {
+        let before = Interrupts::parse(b"CPU0\n 34: 100 PCI-MSI 1-edge eth0\n");
+        let later = Interrupts::parse(b"CPU0\n 34: 130 PCI-MSI 1-edge nvme0q1\n");
+        assert_eq!(before.until(&later)[0].total(), 130);
+    }
+
+    #[test]
+    fn names_stand_behind_what_each_kernel_prints() {
+        for (text, actions) in [
+            ("PCI-MSI-edge      nvme0q1", &["nvme0q1"][..]),
+            ("PCI-MSI-X  nvme0q1", &["nvme0q1"]),
+            ("xen-pirq    -msi-x     nvme0q1", &["nvme0q1"]),
+            ("xen-dyn-event     blkif", &["blkif"]),
+            ("nwl_pcie:msi 524289 Edge      nvme0q1", &["nvme0q1"]),
+            ("SiFive PLIC  10 Edge      virtio0", &["virtio0"]),
+            ("GIC-0  27", &[]),
+            ("IO-APIC-fasteoi   ehci_hcd:usb1, eth0", &["ehci_hcd:usb1", "eth0"]),
+        ] {
+            let found = Interrupts::parse(format!("CPU0\n 34: 7 {text}\n").as_bytes());
+            assert_eq!(found.lines[0].actions(), actions, "{text}");
+        }
+        let windows: Vec<u8> =
+            "\u{feff}CPU0\r\n 34: 7 PCI-MSI 1-edge nvme0q1\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(Interrupts::parse(&windows).lines[0].nvme_queue(), Some((0, 1)));
+    }
+
+    #[test]
+    fn what_is_damaged_is_noted() {
+        let none = Interrupts::parse(b"34: 1 2 x\n");
+        assert!(none.lines.is_empty() && none.notes[0].contains("no line names CPUs"), "{:?}", none.notes);
+        let cut = Interrupts::parse(b"junk\n CPU0 CPU1\n 34: 1 2 PCI-MSI 1-edge nvme0q1\n 35: 1\n36\n CPU0\n 34: 9");
+        assert_eq!(cut.lines.len(), 2, "{:?}", cut.lines);
+        assert_eq!(cut.notes.len(), 3, "{:?}", cut.notes);
+    }
+
+    #[test]
+    fn lines_that_were_picked_out_have_columns() {
+        let at = |count: u32| {
+            let text = format!("40: 0 {count} IR-PCI-MSI 1-edge nvme0q1\n41: 7 0 IR-PCI-MSI 2-edge nvme0q2\nERR: 0\n");
+            Interrupts::parse(text.as_bytes())
+        };
+        let (before, later) = (at(5), at(25));
+        assert!(before.notes.len() == 1 && before.notes[0].contains("taken as CPUs"), "{:?}", before.notes);
+        assert_eq!(before.until(&later)[0].counts, [(0, 0), (1, 20)]);
+        assert!(later.is_behind(&before) && !before.is_behind(&later) && !before.is_behind(&before));
+        // Columns that somebody left out are no columns.
+        let elided = Interrupts::parse(b"40: 0 5 ... IR-PCI-MSI 1-edge nvme0q1\n41: 7 IR-PCI-MSI 2-edge nvme0q2\n");
+        assert!(elided.lines.is_empty(), "{elided:?}");
+    }
+
+    #[test]
+    fn architectures_without_numbers_and_with_their_own_chips() {
+        let s390 = "           CPU0       CPU1\nEXT:        12         13\nI/O:          4          5\nAIO:  1  2\nCLK:  9  9   [EXT] Clock Comparator\n  \
+                    3:  7  8  PCI-MSI  0-edge  nvme0q0\n";
+        let found = Interrupts::parse(s390.as_bytes());
+        assert_eq!((found.lines.len(), found.notes.len()), (5, 0), "{found:?}");
+        assert_eq!((found.line("I/O").unwrap().total(), found.line("3").unwrap().nvme_queue()), (9, Some((0, 0))));
+        for (text, name) in [
+            ("PCH-MSI-0000:01:00.0   3  nvme0q3", "nvme0q3"),
+            ("MPIC  254 Edge  nvme0q3", "nvme0q3"),
+            ("RISC-V INTC  13 Edge  nvme0q3", "nvme0q3"),
+            ("PCI-MSIX-0000:00:02.0   3 Edge  nvme0q3", "nvme0q3"),
+            ("Hyper-V PCIe MSI 1073741824-edge      nvme0q3", "nvme0q3"),
+            ("MIPS  7  timer", "timer"),
+            ("Dummy  0  spread out name", "spread out name"),
+        ] {
+            let found = Interrupts::parse(format!("CPU0\n 34: 7 {text}\n").as_bytes());
+            assert_eq!(found.lines[0].actions(), [name], "{text}");
+        }
+    }
+
+    #[test]
+    fn chips_whose_names_have_blanks_and_counters_in_brackets() {
+        let of = |line: &str| {
+            let found = Interrupts::parse(format!("           CPU0       CPU8\n{line}\n").as_bytes());
+            assert!(found.notes.is_empty(), "{line}: {:?}", found.notes);
+            found.lines[0].nvme_queue()
+        };
+        for line in [
+            " 20:       1000          0  SiFive PLIC  12 Edge      nvme0q1",
+            " 21:       1000          0  PCI-MSIX-0000:01:00.0   1 Edge      nvme0q1",
+            " 21:       1000          0  XIVE-IRQ 1048578 Edge      nvme0q1",
+            " 22:       1000          0  XICS 4113 Level     nvme0q1",
+            "  3:      12000          0  PCI-MSI   nvme0q1",
+            " 25:       1000          0  ITS-PCI-MSIX-0000:01:00.0   1 Edge      nvme0q1",
+            "163:       1000          0  sun4v  -msi   nvme0q1",
+        ] {
+            assert_eq!(of(line), Some((0, 1)), "{line}");
+        }
+        for line in
+            ["CLK:        100         90   [EXT] Clock Comparator", "I/O:        300        100", "BAD:          0"]
+        {
+            assert_eq!(of(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_large_machine_and_a_long_wrong_text_are_read_soon() {
+        let cpus: String = (0..4096).map(|cpu| format!(" CPU{cpu}")).collect();
+        let counts = " 7".repeat(4096);
+        let lines: String = (0..200).map(|id| format!("{id}:{counts} PCI-MSI {id}-edge nvme0q{id}\n")).collect();
+        let begun = std::time::Instant::now();
+        let found = Interrupts::parse(format!("{cpus}\n{lines}").as_bytes());
+        assert_eq!(found.until(&found).len(), 200);
+        let wrong = Interrupts::parse(format!("CPU0\n{}", "x\n".repeat(1 << 20)).as_bytes());
+        assert_eq!(wrong.notes.len(), NOTES_MAX + 1);
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_a_panic(text in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let found = Interrupts::parse(&text);
+            found.until(&found);
+        }
+
+        #[test]
+        fn what_is_printed_is_read_again(counts in proptest::collection::vec(any::<u32>(), 1..40)) {
+            let header: Vec<String> = (0..counts.len()).map(|cpu| format!("CPU{cpu}")).collect();
+            let numbers: Vec<String> = counts.iter().map(|count| format!("{count:>10}")).collect();
+            let text = format!("{}\n 7: {}  IR-PCI-MSI 1-edge nvme3q4\n", header.join(" "), numbers.join(" "));
+            let found = Interrupts::parse(text.as_bytes());
+            let counts: Vec<u64> = counts.into_iter().map(u64::from).collect();
+            prop_assert_eq!(&found.lines[0].counts, &counts);
+            prop_assert_eq!(found.lines[0].nvme_queue(), Some((3, 4)));
+        }
+    }
+}

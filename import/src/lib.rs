@@ -4,10 +4,12 @@
 //! notes that name what is missing. No reader panics, and each has limits on what it reads.
 
 pub mod archive;
+mod broken_lines;
 mod command_line;
 pub mod cpu_time;
 pub mod disks;
 mod encoding;
+mod fio_job;
 pub mod fio_json;
 mod fio_terse;
 pub mod fio_text;
@@ -15,6 +17,7 @@ pub mod interrupts;
 mod json;
 pub mod kind;
 pub mod lscpu;
+mod text_options;
 
 /// Something that a reader could not use, for people: what, and where.
 pub type Note = String;

@@ -2,7 +2,8 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `gather.rs` | the measurements of an archive, or of single files |
+//! | `gather.rs` | the measurements of files |
+//! | `archived.rs` | the measurements of an archive, or of a folder |
 //! | `facts.rs` | what the kernel says of the hardware: no fit needed |
 //! | `choose.rs` | which of many measurements are fitted |
 //! | `cost.rs` | what their runs cost, and how many a fit can afford |
@@ -11,6 +12,7 @@
 //! | `misses.rs` | what the fitted platform does not give back, and what may be the reason |
 //! | `write.rs` | the files: platform, rows, a scenario and a job file a measurement |
 
+mod archived;
 pub mod choose;
 mod cost;
 pub mod facts;

@@ -1,0 +1,119 @@
+//! The options that fio's output for people lacks: from a command line in the text, or from the disks of its statistics.
+
+use crate::command_line::CommandLine;
+use crate::disks::{self, Disk};
+use crate::fio_json::{FioJob, FioOutput};
+use std::collections::BTreeSet;
+
+/// Adds what the banners lack: the options of the command line, or else the drives, without a cache in front of them.
+pub(crate) fn add_options(output: &mut FioOutput, command: Option<CommandLine>) {
+    let (is_known, command) = (command.is_some(), command.unwrap_or_default());
+    let is_new = |(name, _): &(String, String)| !OF_BANNER.contains(&name.as_str());
+    output.global_options = command.global.into_iter().filter(is_new).collect();
+    for (name, options) in command.jobs {
+        let of_name = output.jobs.iter_mut().filter(|job| job.name == name);
+        of_name.for_each(|job| job.options.extend(options.iter().filter(|option| is_new(option)).cloned()));
+    }
+    let is_file = |(name, _): &(String, String)| matches!(name.as_str(), "filename" | "directory");
+    if !output.global_options.iter().any(is_file) {
+        let hosts: BTreeSet<String> = output.jobs.iter().map(|job| job.host.clone()).collect();
+        hosts.iter().for_each(|host| add_drives(output, host));
+    }
+    if is_known {
+        output.notes.push("the command line in the text has options that fio did not print; they are taken".to_owned());
+    } else if output.of_cache().is_none() {
+        output.global_options.push(("direct".to_owned(), "1".to_owned()));
+        output.notes.push(
+            "the text does not say whether the page cache was bypassed: direct=1 is assumed; valid: the job file behind --job"
+                .to_owned(),
+        );
+    }
+}
+
+/// Adds the disks of a host's statistics to its jobs as their files.
+fn add_drives(output: &mut FioOutput, host: &str) {
+    let disks: Vec<Disk> = output.disks.iter().filter(|disk| disk.host == host).cloned().collect();
+    let drives: Vec<&str> = disks::reached(&disks).iter().map(|disk| disk.name.as_str()).collect();
+    let files: Vec<String> = drives.iter().map(|name| format!("/dev/{name}")).collect();
+    let has_files = |job: &FioJob| job.options.iter().any(|(name, _)| name == "filename" || name == "directory");
+    let without = output.jobs.iter_mut().filter(|job| job.host == host && !has_files(job));
+    let options: Vec<_> = without.map(|job| &mut job.options).collect();
+    if drives.is_empty() || options.is_empty() {
+        return;
+    }
+    options.into_iter().for_each(|options| options.push(("filename".to_owned(), files.join(":"))));
+    let shown = drives.join(", ");
+    output.notes.push(format!("the text has no file names; the disks of its statistics are taken: {shown}"));
+    let others = disks.iter().filter(|disk| !drives.contains(&disk.name.as_str()));
+    let arrays: Vec<&str> = others.map(|disk| disk.name.as_str()).collect();
+    if !arrays.is_empty() {
+        output.notes.push(disks::in_place_of(&arrays.join(", "), &shown));
+    }
+    output.notes.extend(drives.iter().filter_map(|drive| disks::as_one(drive)));
+}
+
+/// Options that a banner or a job's head has, and their other names.
+const OF_BANNER: [&str; 10] = [
+    "rw",
+    "readwrite",
+    "bs",
+    "blocksize",
+    "bsrange",
+    "blocksize_range",
+    "ioengine",
+    "iodepth",
+    "numjobs",
+    "group_reporting",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fio_text::tests::NEW;
+
+    #[test]
+    fn the_members_of_an_array_are_the_drives_and_not_the_array() {
+        let of = |disks: &str| {
+            let (before, _) = NEW.split_once("  nvme0n1: ios").unwrap();
+            let found = FioOutput::parse(format!("{before}{disks}").as_bytes()).unwrap();
+            (found.jobs[0].options.last().unwrap().1.clone(), found.notes.join("\n"))
+        };
+        let array = "    md0: ios=24100/1200300, merge=0/0, ticks=0/0, in_queue=0, util=0.00%, aggrios=10/0, aggrmerge=0/0, aggrutil=5%\n";
+        let members = "  nvme0n1: ios=10/0, merge=0/0, util=5%\n  nvme1n1: ios=10/0, merge=0/0, util=5%\n";
+        let (files, notes) = of(&format!("{array}{members}"));
+        assert_eq!(files, "/dev/nvme0n1:/dev/nvme1n1");
+        assert!(notes.contains("md0 is made of nvme0n1, nvme1n1"), "{notes}");
+        let (files, notes) = of(array);
+        assert_eq!(files, "/dev/md0");
+        assert!(notes.contains("md0 is taken as one drive"), "{notes}");
+    }
+
+    #[test]
+    fn the_page_cache_is_where_the_disks_did_less_than_fio() {
+        let with = |text: &str| {
+            let found = FioOutput::parse(text.as_bytes()).unwrap();
+            let mut options = found.global_options.clone();
+            options.extend(found.jobs[0].options.iter().filter(|(name, _)| name == "filename").cloned());
+            options.sort();
+            let options: Vec<String> = options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            (options.join(" "), found.of_cache().is_some(), found.notes.join("\n"))
+        };
+        let direct = NEW.replace("ios=24100/1200300", "ios=23600/1190000").replace("1000msec", "10000msec");
+        let (options, is_cached, notes) = with(&direct);
+        assert_eq!((options.as_str(), is_cached), ("direct=1 filename=/dev/nvme0n1", false));
+        assert!(notes.contains("direct=1 is assumed"), "{notes}");
+        let (options, is_cached, _) = with(&direct.replace("ios=23600", "ios=23"));
+        assert_eq!((options.as_str(), is_cached), ("filename=/dev/nvme0n1", true));
+        let short = direct.replace("10000msec", "900msec").replace("ios=23600", "ios=0");
+        assert!(!with(&short).1, "fio reads the counters too rarely");
+        let merged = direct.replace("ios=23600", "ios=23").replace("merge=0/1", "merge=23506/0");
+        assert!(!with(&merged).1, "the kernel made large ones of adjacent ones");
+        let command = "$ fio --name=x --filename=/dev/nvme7n1 --rw=read --size=1g --numjobs=2\n";
+        let (options, _, notes) = with(&format!("{command}{direct}"));
+        assert_eq!(options, "filename=/dev/nvme7n1 size=1g", "no direct");
+        assert!(notes.contains("command line in the text"), "{notes}");
+        let two =
+            FioOutput::parse_all(format!("{command}{direct}$ fio --name=y --direct=1\n{direct}").as_bytes()).unwrap();
+        assert_eq!(two.last().unwrap().global_options[0].0, "direct");
+    }
+}
