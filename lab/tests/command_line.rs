@@ -124,3 +124,30 @@ fn a_sweep_is_run_resumed_merged_and_run_again() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(2) && error.contains("holds runs of another sweep"), "{error}");
 }
+
+#[test]
+fn an_import_names_a_file_that_another_option_takes() {
+    let folder = folder();
+    let fio = r#"{"jobs": [{"jobname": "a", "read": {"iops": 9}}]}"#;
+    for (name, text) in
+        [("f.json", fio), ("irq", "CPU0\n 34: 7 PCI-MSI 1-edge nvme0q1\n"), ("soft", "CPU0\n BLOCK: 7\n")]
+    {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    for (arguments, expected) in [
+        (
+            &["--fio-json", "f.json", "--interrupts", "irq", "f.json"][..],
+            "`f.json` is what fio printed, which --fio-json takes",
+        ),
+        (&["--fio-json", "f.json", "--job", "irq"], "--job: `irq` is /proc/interrupts, which --interrupts takes"),
+        (
+            &["--fio-json", "f.json", "--interrupts", "soft", "soft"],
+            "`soft` is /proc/softirqs; valid: /proc/interrupts",
+        ),
+        (&["irq"], "but /proc/interrupts, which --interrupts takes"),
+    ] {
+        let output = command(folder.path(), &[&["import"], arguments].concat()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && error.contains(expected), "{:?} {error}", output.status);
+    }
+}
