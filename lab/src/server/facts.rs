@@ -80,14 +80,15 @@ pub fn facts(about: &BTreeMap<String, Vec<u8>>) -> Vec<Fact> {
 }
 
 /// Adds what the measurements say of the CPUs: those that were online, where no file lists them, and those that jobs name,
-/// where these are more or where the base has fewer. Returns those that were online, whose time counts.
+/// where these are more or where the base has fewer. Of more than a platform has, a note says so. Returns those that were online, whose time counts.
 pub(super) fn add_cpus(
     facts: &mut Vec<Fact>,
     measurements: &[Measurement],
     base: &Platform,
     notes: &mut Vec<String>,
 ) -> Option<u32> {
-    let (spec, of_base) = base.fabric.iter().find(|(spec, _)| spec.name == "cpus").expect("every platform has it");
+    let fabric = |name| base.fabric.iter().find(|(spec, _)| spec.name == name).expect("every platform has it");
+    let (spec, of_base) = fabric("cpus");
     let at = facts.iter().position(|fact| fact.key == "fabric.cpus").unwrap_or(facts.len());
     let known = facts.get(at).map(|fact| fact.value as u32);
     let online = known.or_else(|| measurements.iter().filter_map(|one| one.online).max());
@@ -102,9 +103,14 @@ pub(super) fn add_cpus(
         let fact = Fact { key: "fabric.cpus", value: f64::from(count), reason: reason.to_owned() };
         facts.splice(at..(at + 1).min(facts.len()), [fact]);
     }
-    if let Some(fact) = facts.iter_mut().find(|fact| fact.key == "fabric.cpus" && fact.value > spec.max) {
-        notes.push(format!("the server has {} CPUs, and a platform {} at most: these are taken", fact.value, spec.max));
-        fact.value = spec.max;
+    for (key, what, spec) in [("fabric.cpus", "CPUs", spec), ("fabric.sockets", "sockets", fabric("sockets").0)] {
+        if let Some(fact) = facts.iter_mut().find(|fact| fact.key == key && fact.value > spec.max) {
+            notes.push(format!(
+                "the server has {} {what}, and a platform {} at most: these are taken",
+                fact.value, spec.max
+            ));
+            fact.value = spec.max;
+        }
     }
     online
 }
@@ -188,6 +194,7 @@ mod tests {
         let lscpu = [("lscpu", "CPU(s): 8\n")];
         assert_eq!((of(&lscpu, "cpus_allowed=3", 4), of(&lscpu, "cpus_allowed=11", 4)), ((Some(8), 0), (Some(12), 0)));
         assert_eq!(of(&[], "", 1152), (Some(1024), 1));
+        assert_eq!(of(&[("lscpu", "CPU(s): 96\nSocket(s): 24\n")], "", 0), (Some(96), 1));
     }
 
     #[test]
