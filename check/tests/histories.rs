@@ -262,3 +262,10 @@ fn an_interrupt_of_a_returning_line_may_still_run_elsewhere() {
 fn a_request_that_is_refused_late_is_submitted_again() {
     passes("virtio", &Recipe { set: knobs("one_kind=0"), ..Recipe::of(0x0006_18b2_a72e_b127) });
 }
+
+/// An event was to be set pending while its line's only CPU was offline: the ITS has no LPI for it then.
+#[test]
+fn an_event_without_its_cpu_cannot_be_set_pending() {
+    let set = knobs("comparable=1 cpus=4 ppis=0");
+    passes("gicv3", &Recipe { set, faults: Some([].into()), ..Recipe::of(0xb732_54ad_b496) });
+}

@@ -36,6 +36,8 @@ pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
             match stack.system.core.set_irqchip_state(line, IrqChipState::Pending, true) {
                 // A pin has no such bit; an ITS has none for an event without a number.
                 Err(IrqError::NotSupported(_)) => Ok(()),
+                // While the only CPU of a managed line is offline, its event has no LPI.
+                Err(IrqError::Hardware("ITS", _)) if stack.source(source).managed => Ok(()),
                 set => set,
             }
         }),
