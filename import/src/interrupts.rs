@@ -65,7 +65,8 @@ impl Line {
         let behind = match words.iter().position(is_trigger) {
             Some(at) => at + 1,
             None if words.len() == 2 && words[1].parse::<u64>().is_err() => 1,
-            None => 2,
+            // A chip's name may have several words: `PCH PCI MSI 17 nvme0q1`.
+            None => words.iter().skip(1).position(|word| word.parse::<u64>().is_ok()).map_or(2, |at| at + 2),
         };
         let Some(first) = words.get(behind) else { return Vec::new() };
         // The names as they are written, spaces included.
@@ -336,6 +337,8 @@ Err:          0
         let shared = Interrupts::parse(b"  CPU0   CPU1\n 27: 100  0   PCI-MSI-edge  nvme0q0, nvme0q1\n");
         assert_eq!(shared.lines[0].nvme_queue(), Some((0, 1)));
         assert_eq!(arm.line("11").unwrap().actions(), ["arch_timer"]);
+        let loongarch = Interrupts::parse(b"  CPU0   CPU1\n 27: 100  0   PCH PCI MSI  17  nvme0q1\n");
+        assert_eq!(loongarch.lines[0].nvme_queue(), Some((0, 1)));
         assert_eq!(arm.line("IPI0").unwrap().total(), 300);
     }
 
