@@ -28,8 +28,9 @@ const CPUS: [&str; 11] = [
     "Процессоры",
 ];
 /// Number of sockets, likewise.
-const SOCKETS: [&str; 17] = [
+const SOCKETS: [&str; 18] = [
     "Socket(s)",
+    "Socket",
     "CPU socket(s)",
     "Sockel",
     "«Socket(s)»",
