@@ -8,7 +8,12 @@ use std::collections::BTreeSet;
 /// Adds what the banners lack: the options of the command line, or else the drives, without a cache in front of them.
 pub(crate) fn add_options(output: &mut FioOutput, command: Option<CommandLine>) {
     let (is_known, command) = (command.is_some(), command.unwrap_or_default());
-    let is_new = |(name, _): &(String, String)| !OF_BANNER.contains(&name.as_str());
+    let has_banner = output.jobs.iter().any(|job| job.options.iter().any(|(name, _)| name == "rw"));
+    if !is_known && !has_banner {
+        // The disks alone do not make a job: fio's defaults would stand for all that it did.
+        return;
+    }
+    let is_new = |(name, _): &(String, String)| !has_banner || !OF_BANNER.contains(&name.as_str());
     output.global_options = command.global.into_iter().filter(is_new).collect();
     for (name, options) in command.jobs {
         let of_name = output.jobs.iter_mut().filter(|job| job.name == name);
@@ -86,6 +91,17 @@ mod tests {
         let (files, notes) = of(array);
         assert_eq!(files, "/dev/md0");
         assert!(notes.contains("md0 is taken as one drive"), "{notes}");
+    }
+
+    #[test]
+    fn without_a_banner_the_command_line_has_all_options() {
+        let (_, results) = NEW.split_once("\n\n").unwrap();
+        let found = FioOutput::parse(results.as_bytes()).unwrap();
+        assert!(found.global_options.is_empty() && found.jobs[0].options.is_empty(), "{found:?}");
+        let command = "$ fio --name=x --filename=/dev/nvme7n1 --rw=randrw --bs=8k --iodepth=16\n";
+        let found = FioOutput::parse(format!("{command}{results}").as_bytes()).unwrap();
+        let names: Vec<&str> = found.global_options.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["filename", "rw", "bs", "iodepth"]);
     }
 
     #[test]
