@@ -7,7 +7,8 @@ pub(crate) fn read_job(job: &Map<String, Value>) -> FioJob {
     let direction = |key: &str| job.get(key).and_then(Value::as_object).map(read_direction).unwrap_or_default();
     // `unified_rw_reporting` sums all directions under this name.
     let mut directions = [direction("read"), direction("write"), direction("trim")];
-    if directions.iter().all(|direction| direction.ios == 0) {
+    let is_sum = directions.iter().all(|direction| direction.ios == 0);
+    if is_sum {
         directions[0] = direction("mixed");
     }
     // `job_runtime` is the sum over all threads of a group.
@@ -19,6 +20,7 @@ pub(crate) fn read_job(job: &Map<String, Value>) -> FioJob {
         error: job.get("error").and_then(Value::as_i64).unwrap_or(0),
         options: options(job.get("job options")),
         directions,
+        is_sum,
         user_percent: number(job, "usr_cpu"),
         system_percent: number(job, "sys_cpu"),
         threads: number(job, "job_runtime").filter(|_| longest_ms > 0.0).map(|all_ms| all_ms / longest_ms),

@@ -59,6 +59,8 @@ pub struct FioJob {
     pub options: Vec<(String, String)>,
     /// Reads, writes, trims.
     pub directions: [Direction; 3],
+    /// The first of these is the sum of all (`unified_rw_reporting`).
+    pub is_sum: bool,
     /// Share of its threads' time in user mode and in the kernel, in per cent.
     pub user_percent: Option<f64>,
     /// See `user_percent`.

@@ -197,6 +197,7 @@ fn detail(job: &mut FioJob, direction: &mut Option<usize>, line: &str) {
     let begun =
         names.iter().find_map(|(name, at)| Some((line.strip_prefix(name)?.trim_start().strip_prefix(':')?, *at)));
     if let Some((rest, at)) = begun {
+        job.is_sum |= line.starts_with("mixed");
         *direction = Some(at);
         begin(&mut job.directions[at], rest);
         return;

@@ -1,5 +1,6 @@
 //! The measurements of a server: each a job, fio's output, and the kernel's counters before and after.
 
+use super::agrees;
 use super::job;
 use crate::fio::{self, FioJob, Variables};
 use crate::input::InputError;
@@ -82,17 +83,21 @@ impl Measurement {
     }
 
     /// The measurement of what fio printed; see [`Measurement::read`].
-    fn of(name: &str, fio: FioOutput, parts: &Parts<'_>) -> Result<(Self, Vec<String>), String> {
+    fn of(name: &str, mut fio: FioOutput, parts: &Parts<'_>) -> Result<(Self, Vec<String>), String> {
         let mut notes: Vec<String> = fio.notes.iter().map(|note| format!("{name}: fio's output: {note}")).collect();
         if let Some(job) = fio.jobs.iter().find(|job| job.error != 0) {
             return Err(format!("{name}: fio ended with error {} in job {:?}", job.error, job.name));
         }
         if fio.iops() <= 0.0 {
-            return Err(format!("{name}: fio did no I/O"));
+            let did = fio.jobs.iter().flat_map(|job| &job.directions).any(|direction| direction.ios > 0);
+            let why = if did { "measured less than a millisecond; valid: a longer run" } else { "did no I/O" };
+            return Err(format!("{name}: fio {why}"));
         }
         let (job, sections) = job::of(name, &fio, parts, &mut notes)?;
-        job::explains(&sections, &fio)
-            .and_then(|()| job::bypasses(&sections, &fio))
+        notes.extend(agrees::leave_out_verification(&sections, &mut fio).map(|note| format!("{name}: {note}")));
+        notes.extend(agrees::files_on_several(&sections, &fio).map(|note| format!("{name}: {note}")));
+        agrees::explains(&sections, &fio)
+            .and_then(|()| agrees::bypasses(&sections, &fio))
             .map_err(|why| format!("{name}: {why}"))?;
         let seconds = parts.uptime.and_then(|[before, after]| Some(uptime_s(after)? - uptime_s(before)?));
         let readings = parts.interrupts.map(|pair| pair.map(Interrupts::parse));
@@ -145,9 +150,10 @@ impl Measurement {
         self.threads().div_ceil((named.iter().count() as u32).max(1)).max(1)
     }
 
-    /// The drives or files that it names.
+    /// The drives that it names. All files lie on one.
     pub fn drives(&self) -> usize {
-        self.sections.iter().flat_map(|section| section.file_names(0)).collect::<BTreeSet<_>>().len()
+        let names = self.sections.iter().flat_map(|section| section.file_names(0));
+        names.map(|name| if name.starts_with("/dev/") { name } else { String::new() }).collect::<BTreeSet<_>>().len()
     }
 
     /// Whether a job of it reads.
@@ -430,7 +436,7 @@ pub(super) mod tests {
         assert!(server.notes[0].contains("2 runs of different jobs"), "{:?}", server.notes);
         let one = |name: &str| FIO.replace("a[b]", name);
         let both = [one("r"), one("w")].concat();
-        let job = "[global]\nfilename=/dev/nvme0n1\n[r]\nrw=randread\n[w]\nrw=write\n";
+        let job = "[global]\nfilename=/dev/nvme0n1\n[r]\nrw=randread\n[w]\nrw=read\n";
         let mut with_job = Server::default();
         with_job.add("x", &Parts { fio: both.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() });
         let jobs: Vec<&str> = with_job.measurements.iter().map(|one| one.job.as_str()).collect();

@@ -149,63 +149,6 @@ fn simulated(name: &str, text: &str, fio: &FioOutput, notes: &mut Vec<String>) -
     text.lines().filter_map(line).collect()
 }
 
-/// I/Os in flight may be so many times what the options allow: rates and latencies are means over unlike times.
-const IN_FLIGHT_SLACK: f64 = 1.25;
-/// Threads, likewise. Two sections in place of one are twice as many.
-const THREADS_SLACK: f64 = 1.5;
-
-/// Whether the sections can have done what fio measured.
-///
-/// With `group_reporting` fio prints one job for a group, and of its sections the options of the first alone. A fit of such
-/// a measurement would be far off, and not say why.
-///
-/// # Errors
-/// More was in flight than the sections allow, or more threads ran.
-pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), String> {
-    let most: f64 = sections.iter().map(|section| f64::from(section.numjobs) * f64::from(section.iodepth)).sum();
-    let threads: f64 = sections.iter().map(|section| f64::from(section.numjobs)).sum();
-    let in_flight = fio.in_flight();
-    // A ramp counts as time of the threads, but not as measured time.
-    let has_ramp = fio.global_options.iter().chain(fio.jobs.iter().flat_map(|job| &job.options));
-    let has_ramp = has_ramp.into_iter().any(|(name, _)| name == "ramp_time");
-    let ran = fio.threads().filter(|ran| !has_ramp && *ran > threads * THREADS_SLACK);
-    let mut options = fio.global_options.iter().chain(fio.jobs.iter().flat_map(|job| &job.options));
-    let is_posix = options.any(|(name, value)| name == "ioengine" && value == "posixaio");
-    if ran.is_none() && is_posix && in_flight > most * IN_FLIGHT_SLACK {
-        return Err(
-            "requests of posixaio wait for each other, and their latency has that time, which is not modelled; valid: \
-                    iodepth=1, or libaio"
-                .to_owned(),
-        );
-    }
-    let found = match ran {
-        Some(ran) => format!("about {ran:.0} threads ran, and the job's options make {threads:.0}"),
-        None if in_flight > most * IN_FLIGHT_SLACK => {
-            format!("{in_flight:.1} I/Os were in flight, and the job's options allow {most:.0}")
-        }
-        None => return Ok(()),
-    };
-    Err(format!(
-        "{found}: these are not the options of all that ran (with group_reporting, fio prints those of a group's first job \
-         alone); valid: the whole job file behind --job"
-    ))
-}
-
-/// Whether the I/Os came from the drives, where the jobs do not say so by `direct=1`.
-///
-/// # Errors
-/// The drives did far fewer of them.
-pub(super) fn bypasses(sections: &[FioJob], fio: &FioOutput) -> Result<(), String> {
-    let is_direct = sections.iter().all(|section| section.says_direct && !section.load.syncs.buffered);
-    match fio.of_cache() {
-        Some((did, reached)) if !is_direct => Err(format!(
-            "fio did {did} I/Os, and its drives {reached}: the page cache answered, which is not modelled; valid: a run with \
-             direct=1 (if it was one, and the driver does not count: its job file behind --job)"
-        )),
-        _ => Ok(()),
-    }
-}
-
 /// Whether jobs with a size took their whole runtime. Then it does no harm to take `time_based` as given, and fio prints no flag
 /// that a job file has without a value.
 fn lasted(sections: &[FioJob], fio: &FioOutput) -> bool {

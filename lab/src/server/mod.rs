@@ -6,12 +6,14 @@
 //! | `archived.rs` | the measurements of an archive, or of a folder |
 //! | `facts.rs` | what the kernel says of the hardware: no fit needed |
 //! | `choose.rs` | which of many measurements are fitted |
+//! | `agrees.rs` | whether a job's options can have made what fio measured |
 //! | `cost.rs` | what their runs cost, and how many a fit can afford |
 //! | `fit.rs` | the platform, and which of its constants the measurements decide |
 //! | `shape.rs` | what the platform's file says of its constants after a fit |
 //! | `misses.rs` | what the fitted platform does not give back, and what may be the reason |
 //! | `write.rs` | the files: platform, rows, a scenario and a job file a measurement |
 
+mod agrees;
 mod archived;
 pub mod choose;
 mod cost;

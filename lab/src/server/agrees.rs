@@ -1,0 +1,216 @@
+//! Whether a job's options can have made what fio measured: people mix up job files, and fio prints the options of one
+//! section for several.
+
+use crate::fio::FioJob;
+use crate::kinds::storage::{IoEngine, Trims};
+use import::disks;
+use import::fio_json::{self, FioOutput};
+
+/// I/Os in flight may be so many times what the options allow: rates and latencies are means over unlike times.
+const IN_FLIGHT_SLACK: f64 = 1.25;
+/// Threads, likewise. Two sections in place of one are twice as many.
+const THREADS_SLACK: f64 = 1.5;
+
+/// Whether the sections can have done what fio measured.
+///
+/// With `group_reporting` fio prints one job for a group, and of its sections the options of the first alone. A fit of such
+/// a measurement would be far off, and not say why.
+///
+/// # Errors
+/// More was in flight than the sections allow, or more threads ran.
+pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), String> {
+    if sections.iter().any(|section| section.engine == IoEngine::Null) {
+        return Err(
+            "ioengine=null does no I/O, and tells nothing of drives; valid: an engine that does, such as libaio"
+                .to_owned(),
+        );
+    }
+    let most: f64 = sections.iter().map(|section| f64::from(section.numjobs) * f64::from(section.iodepth)).sum();
+    let threads: f64 = sections.iter().map(|section| f64::from(section.numjobs)).sum();
+    let in_flight = fio.in_flight();
+    // A ramp counts as time of the threads, but not as measured time.
+    let has_ramp = fio.global_options.iter().chain(fio.jobs.iter().flat_map(|job| &job.options));
+    let has_ramp = has_ramp.into_iter().any(|(name, _)| name == "ramp_time");
+    let ran = fio.threads().filter(|ran| !has_ramp && *ran > threads * THREADS_SLACK);
+    let mut options = fio.global_options.iter().chain(fio.jobs.iter().flat_map(|job| &job.options));
+    let is_posix = options.any(|(name, value)| name == "ioengine" && value == "posixaio");
+    if ran.is_none() && is_posix && in_flight > most * IN_FLIGHT_SLACK {
+        return Err(
+            "requests of posixaio wait for each other, and their latency has that time, which is not modelled; valid: \
+                    iodepth=1, or libaio"
+                .to_owned(),
+        );
+    }
+    let found = match ran {
+        Some(ran) => format!("about {ran:.0} threads ran, and the job's options make {threads:.0}"),
+        None if in_flight > most * IN_FLIGHT_SLACK => {
+            format!("{in_flight:.1} I/Os were in flight, and the job's options allow {most:.0}")
+        }
+        None => match other_ios(sections, fio) {
+            Some(found) => found,
+            None => return Ok(()),
+        },
+    };
+    Err(format!(
+        "{found}: these are not the options of all that ran (with group_reporting, fio prints those of a group's first job \
+         alone); valid: the whole job file behind --job"
+    ))
+}
+
+/// The mean size of I/Os may be so many times what the options say: a file's last I/O is short.
+const SIZE_SLACK: f64 = 1.25;
+/// Least bytes a second that tell a size: old versions print whole KiB.
+const BANDWIDTH_MIN: f64 = 100.0 * 1024.0;
+
+/// I/Os that none of the sections does, by their direction or their size.
+fn other_ios(sections: &[FioJob], fio: &FioOutput) -> Option<String> {
+    if sections.iter().any(|section| section.replay.is_some()) || fio.jobs.iter().any(|job| job.is_sum) {
+        return None;
+    }
+    let does: [fn(&FioJob) -> bool; 3] = [
+        |section| section.pattern.reads(),
+        |section| section.pattern.writes(),
+        |section| section.pattern.trims != Trims::None,
+    ];
+    ["reads", "writes", "trims"].into_iter().zip(does).enumerate().find_map(|(at, (name, does))| {
+        let done = || fio.jobs.iter().map(|job| &job.directions[at]);
+        let count = done().map(|one| one.ios).fold(0, u64::saturating_add);
+        let sizes: Vec<_> = sections.iter().filter(|section| does(section)).map(|one| &one.load.sizes[at]).collect();
+        if count == 0 {
+            return None;
+        }
+        let (Some(least), Some(most)) =
+            (sizes.iter().map(|size| size.min).min(), sizes.iter().map(|size| size.max).max())
+        else {
+            return Some(format!("fio did {count} {name}, and the job's options have none"));
+        };
+        let sum = |of: fn(&fio_json::Direction) -> f64| done().map(of).sum::<f64>();
+        let (bandwidth, iops) = (sum(|one| one.bandwidth_bps), sum(|one| one.iops));
+        let mean = bandwidth / iops;
+        let is_told = bandwidth > BANDWIDTH_MIN && iops > 0.0;
+        let is_other = mean > most as f64 * SIZE_SLACK || mean * SIZE_SLACK < least as f64;
+        (is_told && is_other).then(|| {
+            let said = if least == most { least.to_string() } else { format!("{least} to {most}") };
+            format!("the {name} had {mean:.0} bytes on average, and the job's options say {said}")
+        })
+    })
+}
+
+/// Leaves out the reads of jobs that only write: they verified the data, after the writes.
+pub(super) fn leave_out_verification(sections: &[FioJob], fio: &mut FioOutput) -> Option<String> {
+    let count = |at: usize| fio.jobs.iter().map(|job| job.directions[at].ios).fold(0, u64::saturating_add);
+    let verifies = sections.iter().all(|section| section.load.verify.after && !section.pattern.reads());
+    let reads = count(0);
+    if !verifies || reads == 0 || count(1) == 0 {
+        return None;
+    }
+    fio.jobs.iter_mut().for_each(|job| job.directions[0] = fio_json::Direction::default());
+    Some(format!("{reads} reads verified what was written, and are left out"))
+}
+
+/// Whether the I/Os came from the drives, where the jobs do not say so by `direct=1`.
+///
+/// # Errors
+/// The drives did far fewer of them.
+pub(super) fn bypasses(sections: &[FioJob], fio: &FioOutput) -> Result<(), String> {
+    let is_direct = sections.iter().all(|section| section.says_direct && !section.load.syncs.buffered);
+    match fio.of_cache() {
+        Some((did, reached)) if !is_direct => Err(format!(
+            "fio did {did} I/Os, and its drives {reached}: the page cache answered, which is not modelled; valid: a run with \
+             direct=1 (if it was one, and the driver does not count: its job file behind --job)"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A note on files that lay on several drives, as fio's statistics say: they are simulated on one.
+pub(super) fn files_on_several(sections: &[FioJob], fio: &FioOutput) -> Option<String> {
+    let drives: Vec<&str> = disks::reached(&fio.disks).into_iter().map(|disk| disk.name.as_str()).collect();
+    let has_files = sections.iter().flat_map(|section| section.file_names(0)).any(|name| !name.starts_with("/dev/"));
+    (has_files && drives.len() > 1).then(|| {
+        format!(
+            "the files lie on {}, and are taken as files of one drive; valid for a platform of each drive: a run with \
+             filename=/dev/…",
+            drives.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gather::{Parts, Server};
+
+    /// IOPS of the measurement, or else the notes.
+    fn read(job: &str, directions: &str) -> Result<f64, String> {
+        let fio = format!(r#"{{"jobs": [{{"jobname": "a", {directions}}}]}}"#);
+        let job = format!("[a]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\n{job}\n");
+        let mut server = Server::default();
+        server.add("x", &Parts { fio: fio.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() });
+        server.measurements.first().map(|one| one.fio.iops()).ok_or_else(|| server.notes.join("\n"))
+    }
+
+    fn done(direction: &str, iops: u32, bytes: u32) -> String {
+        format!(
+            r#""{direction}": {{"iops": {iops}, "total_ios": {iops}, "bw_bytes": {}, "clat_ns": {{"mean": 5000, "max": 9}}}}"#,
+            iops * bytes
+        )
+    }
+
+    #[test]
+    fn ios_that_no_section_does_are_named() {
+        for (job, of, expected) in [
+            ("rw=randread", done("read", 1000, 4096), None),
+            ("rw=randread", done("read", 1000, 4000), None),
+            (
+                "rw=randread",
+                done("read", 1000, 131_072),
+                Some("the reads had 131072 bytes on average, and the job's options say 4096"),
+            ),
+            ("bs=128k", done("read", 1000, 4096), Some("4096 bytes on average")),
+            ("bsrange=4k-64k", done("read", 1000, 20_000), None),
+            ("bsrange=4k-64k", done("read", 1000, 1 << 20), Some("say 4096 to 65536")),
+            ("rw=randread", done("write", 1000, 4096), Some("fio did 1000 writes, and the job's options have none")),
+            ("rw=write", done("read", 1000, 4096), Some("fio did 1000 reads")),
+            ("rw=write", done("trim", 1000, 4096), Some("fio did 1000 trims")),
+            ("rw=randtrim", done("trim", 1000, 4096), None),
+            ("rw=randrw", done("mixed", 1000, 4096), None),
+            ("rw=read", done("read", 10, 512), None),
+        ] {
+            match (read(job, &of), expected) {
+                (Ok(_), None) => {}
+                (Err(notes), Some(expected)) => assert!(notes.contains(expected) && notes.contains("--job"), "{notes}"),
+                (found, _) => panic!("{job}: {of}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn reads_that_verify_are_no_part_of_the_rate() {
+        let both = format!("{}, {}", done("write", 1000, 4096), done("read", 5000, 4096));
+        assert_eq!(read("rw=randwrite\nverify=crc32c", &both), Ok(1000.0));
+        assert_eq!(read("rw=randrw\nverify=crc32c", &both), Ok(6000.0));
+    }
+
+    #[test]
+    fn files_on_several_drives_are_noted() {
+        let fio = format!(
+            r#"{{"jobs": [{{"jobname": "a", {}}}], "disk_util": [{{"name": "sda"}}, {{"name": "sdb"}}]}}"#,
+            done("read", 1000, 4096)
+        );
+        let of = |file: &str| {
+            let mut server = Server::default();
+            let job = format!("[a]\ndirect=1\n{file}\n");
+            server.add("x", &Parts { fio: fio.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() });
+            (server.measurements[0].drives(), server.notes.join("\n"))
+        };
+        let (drives, notes) = of("directory=/mnt\nnrfiles=3\nsize=1g");
+        assert!(drives == 1 && notes.contains("the files lie on sda, sdb"), "{drives}: {notes}");
+        assert_eq!(of("filename=/dev/sda:/dev/sdb"), (2, String::new()));
+    }
+
+    #[test]
+    fn an_engine_without_io_tells_nothing_of_drives() {
+        let notes = read("ioengine=null", &done("read", 1000, 4096)).unwrap_err();
+        assert!(notes.contains("ioengine=null does no I/O"), "{notes}");
+    }
+}
