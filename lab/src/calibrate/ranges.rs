@@ -78,13 +78,10 @@ pub fn ranges(
     let points = with_centre(found.points, bounds.len());
     let kept = spread(&points, POINTS_KEPT);
     let range = |(index, constant): (usize, &FreeConstant)| {
-        let steps = points.iter().map(|point| point[index]);
-        let [low, high] = steps.fold([0.0, 0.0], |[low, high], step| [f64::min(low, step), f64::max(high, step)]);
-        let end = |step: f64, bound: f64| ((step - bound).abs() >= OPEN).then(|| constant.moved(step));
         Range {
             key: constant.key.clone(),
             unit: constant.spec.unit,
-            ends: [end(low, bounds[index][0]), end(high, bounds[index][1])],
+            ends: ends(&points, index, bounds[index]).map(|step| step.map(|step| constant.moved(step))),
             factors: kept.iter().map(|&point| points[point][index].exp()).collect(),
         }
     };
@@ -106,6 +103,15 @@ const ABOUT: f64 = 0.3;
 
 /// An end this near to the furthest that a constant is moved is held by nothing.
 const OPEN: f64 = 0.25;
+
+/// The least and the greatest step of a constant over the points; none at an end that nothing holds. The platform alone, where
+/// no server gives the rows back, holds none.
+fn ends(points: &[Vec<f64>], index: usize, bounds: [f64; 2]) -> [Option<f64>; 2] {
+    let steps = points.iter().map(|point| point[index]);
+    let [low, high] = steps.fold([0.0, 0.0], |[low, high], step| [f64::min(low, step), f64::max(high, step)]);
+    let end = |step: f64, bound: f64| Some(step).filter(|step| points.len() > 1 && (step - bound).abs() >= OPEN);
+    [end(low, bounds[0]), end(high, bounds[1])]
+}
 
 /// The platform's own constants and the servers that were found.
 fn with_centre(found: Vec<Vec<f64>>, size: usize) -> Vec<Vec<f64>> {
@@ -155,17 +161,14 @@ mod tests {
         let bounds = [[-2.0, 2.0]; 3];
         let points =
             with_centre(Sought::new(&Toy, &bounds, &[0.0; 3], 0.03).unwrap().servers("test").unwrap().points, 3);
-        let ends = |index: usize| {
-            let steps = points.iter().map(|point| point[index]);
-            steps.fold([0.0, 0.0], |[low, high], step| [f64::min(low, step), f64::max(high, step)])
-        };
-        let [low, high] = ends(0);
+        let of = |index: usize| ends(&points, index, bounds[index]);
+        let [low, high] = of(0).map(Option::unwrap);
         // Servers are moved to errors of -3 to +3 %, and taken up to twice that.
         assert!((-0.0801..-0.03).contains(&low) && (-1e-9..=0.0401).contains(&high), "{low} {high}");
-        let [low, high] = ends(1);
-        assert!((-0.2601..-0.1).contains(&low) && high > bounds[1][1] - OPEN, "{low} {high}");
-        let [low, high] = ends(2);
-        assert!(low < bounds[2][0] + OPEN && high > bounds[2][1] - OPEN, "{low} {high}");
+        let [low, high] = of(1);
+        assert!(low.is_some_and(|low| (-0.2601..-0.1).contains(&low)) && high.is_none(), "{low:?} {high:?}");
+        assert_eq!(of(2), [None; 2]);
+        assert_eq!(ends(&points[..1], 0, bounds[0]), [None; 2], "the platform alone");
     }
 
     #[test]
