@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
@@ -93,6 +94,17 @@ def test_a_wrong_type_is_a_type_error(call: Callable[[], object], sweep_file: Pa
 def test_other_bad_input_is_an_input_error(call: Callable[[], object]) -> None:
     with pytest.raises(campanile.InputError):
         call()
+
+
+def test_a_host_is_named_where_several_ran_the_jobs() -> None:
+    job = {"jobname": "a", "job options": {"rw": "read", "filename": "/dev/nvme0n1"}, "read": {"iops": 100, "total_ios": 100}}
+    clients = [{**job, "hostname": host} for host in ("n1", "n2")]
+    Path("fio.json").write_text(json.dumps({"client_stats": clients}))
+    for given, host in [([], None), (["--host", "n3"], "n3")]:
+        printed = command("import", "--fio-json", "fio.json", "--out", "x", *given, code=2)
+        with pytest.raises(campanile.InputError, match="--host with one of n1, n2") as raised:
+            campanile.import_server(fio_json="fio.json", host=host, out="x")
+        assert str(raised.value) in printed
 
 
 def test_files_of_noise_are_input_errors() -> None:

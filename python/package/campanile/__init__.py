@@ -157,6 +157,7 @@ def import_server(
     interrupts: tuple[Path, Path] | None = None,
     stat: tuple[Path, Path] | None = None,
     lscpu: Path | None = None,
+    host: str | None = None,
     base: Path | None = None,
     out: Path = "my-server",
 ) -> Imported:
@@ -167,6 +168,7 @@ def import_server(
     :param job: the job file of those runs.
     :param interrupts: /proc/interrupts before and after a run; ``stat``: /proc/stat.
     :param lscpu: what lscpu printed.
+    :param host: the host whose jobs are meant, in what a client of fio's printed of several.
     :param base: the platform that lends the constants that the data do not decide.
     :param out: the folder to write. Its name becomes the platform's.
     """
@@ -174,7 +176,7 @@ def import_server(
     if archive is not None:
         line.input("archive", archive)
     line.paths("fio-json", fio_json).path("job", job).pair("interrupts", interrupts).pair("stat", stat)
-    line.path("lscpu", lscpu).path("base", base).path("out", out)
+    line.path("lscpu", lscpu).text("host", host).path("base", base).path("out", out)
     return Imported(_native.answer(line.line()), out)
 
 
