@@ -77,13 +77,11 @@ pub fn ranges(
     });
     let points = with_centre(found.points, bounds.len());
     let kept = spread(&points, POINTS_KEPT);
-    let range = |(index, constant): (usize, &FreeConstant)| {
-        Range {
-            key: constant.key.clone(),
-            unit: constant.spec.unit,
-            ends: ends(&points, index, bounds[index]).map(|step| step.map(|step| constant.moved(step))),
-            factors: kept.iter().map(|&point| points[point][index].exp()).collect(),
-        }
+    let range = |(index, constant): (usize, &FreeConstant)| Range {
+        key: constant.key.clone(),
+        unit: constant.spec.unit,
+        ends: ends(&points, index, bounds[index]).map(|step| step.map(|step| constant.moved(step))),
+        factors: kept.iter().map(|&point| points[point][index].exp()).collect(),
     };
     Ok(Open { ranges: constants.iter().enumerate().map(range).collect(), better })
 }

@@ -3,6 +3,7 @@
 use super::facts;
 use super::gather::{Parts, Server};
 use import::archive::Contents;
+use import::kind::Kind;
 use std::collections::BTreeMap;
 
 impl Server {
@@ -56,6 +57,7 @@ impl Server {
         self.notes.push(
             "there is no folder `points`: scripts/measure-server did not make this; its fio outputs are read".into(),
         );
+        let mut looked_at = 0;
         for (path, bytes) in &contents.files {
             let is_output = ["\"fio version\"", "): err="]
                 .iter()
@@ -66,10 +68,29 @@ impl Server {
                 let cpus = facts::cpus(&facts::facts(&self.about));
                 let name = path.rsplit_once('.').map_or(path.as_str(), |(name, _)| name);
                 self.add(name, &Parts { fio: bytes, cpus, ..Parts::default() });
+            } else if bytes.len() <= OTHER_BYTES_MAX && looked_at < OTHERS_MAX {
+                looked_at += 1;
+                self.notes.extend(not_used(path, bytes));
             }
         }
     }
 }
+
+/// A note on a file that tells of a server, but not of which run.
+fn not_used(path: &str, bytes: &[u8]) -> Option<String> {
+    // A number alone may be anything.
+    let kind = Kind::of(bytes).filter(|kind| *kind != Kind::Lscpu || bytes.len() > NUMBER_BYTES_MAX)?;
+    let valid =
+        kind.option().map(|option| format!("; valid: {option} FILE beside --fio-json FILE")).unwrap_or_default();
+    Some(format!("{path} is {kind}, and not used: nothing says which run it belongs to{valid}"))
+}
+
+/// Files beside the outputs that are looked at: most of them, and their most bytes.
+const OTHERS_MAX: usize = 100;
+/// See [`OTHERS_MAX`].
+const OTHER_BYTES_MAX: usize = 1 << 20;
+/// A text of so many bytes may be a number alone.
+const NUMBER_BYTES_MAX: usize = 16;
 
 /// What fio's outputs begin with stands within so many bytes.
 const SIGN_WITHIN: usize = 64 << 10;
@@ -102,6 +123,15 @@ mod tests {
         let own = of(&[("run1/out.json", FIO), ("lscpu.txt", lscpu), ("notes.txt", "fio is fine")]);
         assert_eq!((own.measurements.len(), own.measurements[0].name.as_str()), (1, "run1-out"), "{:?}", own.notes);
         assert_eq!((own.about.len(), own.notes.len()), (1, 1), "{:?}", own.notes);
+        let interrupts = "      CPU0\n 34: 7 PCI-MSI 1-edge nvme0q1\n";
+        let beside = of(&[("out.json", FIO), ("before.txt", interrupts), ("x.fio", "[a]\nrw=read\n"), ("n", "8\n")]);
+        assert_eq!(beside.measurements.len(), 1, "{:?}", beside.notes);
+        let notes = beside.notes.join("\n");
+        assert!(
+            notes.contains("before.txt is /proc/interrupts, and not used") && notes.contains("x.fio is a job file"),
+            "{notes}"
+        );
+        assert_eq!(beside.notes.len(), 3, "{notes}");
         assert!(of(&[]).notes[0].contains("no folder `points`"));
     }
 }
