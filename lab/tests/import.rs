@@ -223,23 +223,3 @@ fn latencies_of_seconds_are_named() {
     let fit::ImportError::Input(error) = error else { panic!("{error:?}") };
     assert!(error.to_string().contains("latency of 1.6 s is outside what is fitted; valid: 0.5 s"), "{error}");
 }
-
-/// The job file only reads, and fio's output has writes too: no run has their latency. `calibrate` would refuse the row.
-#[test]
-fn rows_without_a_figure_are_in_no_file() {
-    let job = "[a]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\nrw=randread\nbs=4k\nruntime=10\n";
-    let part = r#""total_ios": 90000, "runtime": 10000, "clat_ns": {"mean": 70000, "max": 999999, "N": 90000}}"#;
-    let fio =
-        format!(r#"{{"jobs": [{{"jobname": "a", "read": {{"iops": 9000, {part}, "write": {{"iops": 50, {part}}}]}}"#);
-    let files = [("points/a/fio.json", fio.as_str()), ("points/a/job.fio", job)];
-    let files: Files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).into();
-    let folder = tempfile::tempdir().unwrap();
-    let base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
-    let out = folder.path().join("mine");
-    let found = fit::import(Server::of_archive(&Contents::from(files)), &base, &out, &StopFlag::default()).unwrap();
-    assert!(found.notes.iter().any(|note| note.starts_with("a/write_clat: no I/O of it ends")), "{:?}", found.notes);
-    let rows = lab::published::read(&out.join("rows.csv").to_string_lossy()).unwrap();
-    let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
-    assert_eq!(ids, found.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>());
-    assert!(!ids.is_empty() && !ids.contains(&"a/write_clat"), "{ids:?}");
-}
