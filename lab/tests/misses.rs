@@ -80,8 +80,7 @@ fn a_server_that_fits_is_not_warned_of() {
 fn slow_drives_are_simulated_until_their_ios_end() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let part =
-        r#"{"iops": 25, "total_ios": 1500, "runtime": 60000, "clat_ns": {"mean": 20000000, "max": 90000000}}"#;
+    let part = r#"{"iops": 25, "total_ios": 1500, "runtime": 60000, "clat_ns": {"mean": 20000000, "max": 90000000}}"#;
     let slow = format!(
         r#"{{"fio version": "fio-3.33", "jobs": [{{"jobname": "slow", "job options": {{"rw": "randrw", "filename": "/dev/nvme0n1",
         "iodepth": "1", "direct": "1", "ioengine": "libaio", "bs": "4k", "runtime": "60"}}, "read": {part}, "write": {part}}}]}}"#
