@@ -34,6 +34,7 @@
 //! A [`Tuner`] adds a lock and a thread: interrupts and polls feed it, and a [`Programmer`] programs the device.
 
 mod adaptive;
+mod change;
 mod dim;
 mod irq_am;
 mod level;

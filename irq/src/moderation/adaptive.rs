@@ -6,19 +6,13 @@
 //! The load is the throughput, the I/Os under way and the completions per interrupt. So nothing is programmed without
 //! a reason, at the ends of the table or elsewhere. A theft of the CPU spoils one sample and changes no level.
 
+use super::change::{Change, is_within};
 use super::program::{Outcome, Step};
-use super::sample::{Meter, scale};
+use super::sample::Meter;
 use super::search::{Search, Verdict};
 use super::{Controller, Counts, Found, LevelTable, Next, Sample, Setting, TuningView};
 use core::cell::Cell;
 
-/// Width of the band round the settled values, in per cent. A larger difference is outside the band.
-const BAND_PCT: u64 = 25;
-/// The same band for completions per interrupt. They scatter little. When the CPU is the limit, they may be the only
-/// sign of a deeper load: on the simulated machine 1.36 become 1.19.
-const GATHERED_BAND_PCT: u64 = 8;
-/// With this many interrupts, a window measures completions per interrupt to 2 %.
-const GATHERED_EVENTS_MIN: u64 = 1_000;
 /// A load that held for this share of the rest was steady. A load that then differs is a new one, and need not wait.
 const STEADY_SHARE: u64 = 8;
 /// Two windows within this many per cent of each other are steady.
@@ -109,8 +103,11 @@ pub struct Adaptive {
     pending: Option<Pending>,
     /// The last step that was given up after somebody had taken it. Its answer may still come.
     late: Option<Step>,
+    /// The id of a step that was given up before anybody took it. Whoever was asked for it may still come, and then takes
+    /// the wanted level under this id.
+    untaken: Option<u32>,
     /// The step that was last taken.
-    taken: Cell<u32>,
+    taken: Cell<Option<Step>>,
     steps: u32,
     refusals: [u8; LevelTable::LEVELS_MAX],
     /// The load at which it settled.
@@ -145,7 +142,8 @@ impl Adaptive {
             wanted: 0,
             pending: None,
             late: None,
-            taken: Cell::new(0),
+            untaken: None,
+            taken: Cell::new(None),
             steps: 0,
             refusals: [0; LevelTable::LEVELS_MAX],
             reference: Sample::default(),
@@ -307,6 +305,9 @@ impl Adaptive {
     }
 
     fn request(&mut self, level: usize) -> Next {
+        if let Some(step) = self.untaken.take().and_then(|id| self.taken_as(id)) {
+            self.late = Some(step);
+        }
         self.steps = self.steps.wrapping_add(1);
         self.counts.steps += 1;
         let step = Step { id: self.steps, level, setting: self.table.setting(level) };
@@ -321,8 +322,10 @@ impl Adaptive {
 
     fn overdue(&mut self, step: Step) -> Next {
         self.counts.late += 1;
-        if self.taken.get() == step.id {
+        if self.taken_as(step.id).is_some() {
             self.late = Some(step);
+        } else {
+            self.untaken = Some(step.id);
         }
         self.pending = None;
         self.retry_later();
@@ -352,24 +355,41 @@ impl Adaptive {
     }
 
     fn failed(&mut self, step: Step) -> Next {
-        self.counts.failed += 1;
-        self.refusals[step.level] = self.refusals[step.level].saturating_add(1);
+        self.refused(step);
         self.restart();
         if matches!(self.phase, Phase::Search { .. }) {
             return self.search_next();
         }
         self.retry_later();
-        if step.level > 0 && self.refusals[step.level] >= REFUSALS {
+        Next::Measure
+    }
+
+    /// The device has refused a step. What it refuses again and again is not wanted any more.
+    fn refused(&mut self, step: Step) {
+        self.counts.failed += 1;
+        self.refusals[step.level] = self.refusals[step.level].saturating_add(1);
+        if step.level > 0 && step.level == self.wanted && self.refusals[step.level] >= REFUSALS {
             self.wanted = self.level;
         }
-        Next::Measure
+    }
+
+    /// The step that was last taken, if it has this id.
+    fn taken_as(&self, id: u32) -> Option<Step> {
+        self.taken.get().filter(|step| step.id == id)
+    }
+
+    /// The step for somebody who comes after the asked one was given up. It stays the same once it is taken.
+    fn overdue_step(&self) -> Option<Step> {
+        let id = self.untaken?;
+        let is_wanted = self.wanted != self.level && !matches!(self.phase, Phase::Search { .. });
+        let wanted = Step { id, level: self.wanted, setting: self.table.setting(self.wanted) };
+        self.taken_as(id).or(is_wanted.then_some(wanted))
     }
 
     /// The answer to a step that was given up.
     fn answered_late(&mut self, step: Step, outcome: Outcome) -> Next {
-        self.late = None;
         let Outcome::Done(actual) = outcome else {
-            self.counts.failed += 1;
+            self.refused(step);
             return Next::Measure;
         };
         self.take(step, actual);
@@ -379,41 +399,6 @@ impl Adaptive {
         }
         Next::Measure
     }
-}
-
-/// How much one load differs from another.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Change {
-    /// Within the band.
-    None,
-    /// Outside the band.
-    Some,
-    /// At least twice or at most half of the other.
-    Twofold,
-}
-
-impl Change {
-    fn between(reference: &Sample, sample: &Sample) -> Self {
-        let depths = reference.in_flight_x100.zip(sample.in_flight_x100);
-        let rates = (reference.completions_per_s, sample.completions_per_s);
-        let mut change = Self::None;
-        for (before, now) in [Some(rates), depths].into_iter().flatten() {
-            if now / 2 >= before && now > before || now <= before / 2 && now < before {
-                return Self::Twofold;
-            }
-            if !is_within(now, before, BAND_PCT) {
-                change = Self::Some;
-            }
-        }
-        let gathered = [reference, sample].map(|sample| sample.completions_per_event_x100);
-        let is_told = [reference, sample].iter().all(|sample| sample.events() >= GATHERED_EVENTS_MIN);
-        if is_told && !is_within(gathered[1], gathered[0], GATHERED_BAND_PCT) { change.max(Self::Some) } else { change }
-    }
-}
-
-/// True if `rate` differs from `reference` by at most `pct` per cent.
-fn is_within(rate: u64, reference: u64, pct: u64) -> bool {
-    rate.abs_diff(reference) <= scale(reference, pct, 100)
 }
 
 impl Controller for Adaptive {
@@ -440,8 +425,8 @@ impl Controller for Adaptive {
     }
 
     fn step(&self) -> Option<Step> {
-        let step = self.pending?.step;
-        self.taken.set(step.id);
+        let step = self.pending.map(|pending| pending.step).or_else(|| self.overdue_step())?;
+        self.taken.set(Some(step));
         Some(step)
     }
 
@@ -453,7 +438,12 @@ impl Controller for Adaptive {
                 Outcome::Failed => self.failed(step),
             };
         }
-        if let Some(step) = self.late.filter(|step| step.id == id) {
+        let overdue = self.untaken.filter(|&untaken| untaken == id).and_then(|id| self.taken_as(id));
+        if let Some(step) = overdue {
+            self.untaken = None;
+            return self.answered_late(step, outcome);
+        }
+        if let Some(step) = self.late.take_if(|step| step.id == id) {
             return self.answered_late(step, outcome);
         }
         self.counts.strays += 1;

@@ -146,6 +146,65 @@ fn an_answer_is_believed_however_many_steps_nobody_could_take_meanwhile() {
     assert_eq!((controller.level(), controller.view().counts.strays), (first.level, 0), "{}", controller.view());
 }
 
+/// A controller that holds a level, wants level 0 since the load has gone, and has given its step up: nobody took it in
+/// time. Also the present.
+fn overdue() -> (Adaptive, u64) {
+    let table = rdma_table();
+    // It has just settled, so it does not search anew at once.
+    let held = (1..200).map(|windows| windows * 20 * MS).find_map(|now_ns| {
+        let plant = Plant { table: &table, loads: &[(now_ns, RDMA)], device: Device::Obeys, seed: 11 };
+        let mut controller = adaptive();
+        let _ = plant.with(&mut controller);
+        let is_held = controller.level() > 0 && controller.view().phase == "holding";
+        is_held.then_some((controller, now_ns))
+    });
+    let (mut controller, mut now_ns) = held.expect("a deep load wants a level");
+    while controller.view().counts.late == 0 {
+        now_ns += 20_000;
+        let _ = controller.interrupt(now_ns, Found::completions(1));
+    }
+    assert_eq!((controller.view().wanted, controller.view().counts.searches), (Some(0), 1), "{}", controller.view());
+    (controller, now_ns)
+}
+
+#[test]
+fn a_thread_that_comes_too_late_gets_the_level_that_is_wanted() {
+    let (mut controller, now_ns) = overdue();
+    let step = controller.step().expect("level 0 is wanted");
+    assert_eq!((step.level, step.setting), (0, rdma_table().setting(0)));
+    assert_eq!(controller.step(), Some(step), "it stays the same");
+    let _ = controller.programmed(now_ns, step.id, Outcome::Done(step.setting));
+    assert_eq!((controller.level(), controller.step(), controller.view().counts.strays), (0, None, 0));
+    let _ = controller.programmed(now_ns, step.id, Outcome::Done(step.setting));
+    assert_eq!(controller.view().counts.strays, 1, "a step has one answer");
+}
+
+#[test]
+fn a_refusal_that_comes_late_counts() {
+    let (mut controller, now_ns) = overdue();
+    let step = controller.step().expect("level 0 is wanted");
+    let level = controller.level();
+    let _ = controller.programmed(now_ns, step.id, Outcome::Failed);
+    let counts = controller.view().counts;
+    assert_eq!((controller.level(), controller.step(), counts.failed, counts.strays), (level, None, 1, 0));
+}
+
+#[test]
+fn a_late_step_is_believed_though_another_was_asked_for_meanwhile() {
+    let (mut controller, mut now_ns) = overdue();
+    let late = controller.step().expect("level 0 is wanted");
+    let asked = loop {
+        now_ns += MS;
+        if controller.interrupt(now_ns, Found::completions(1)) == Next::Program {
+            break controller.step().expect("said so");
+        }
+    };
+    assert_ne!(asked.id, late.id);
+    let _ = controller.programmed(now_ns, late.id, Outcome::Done(late.setting));
+    assert_eq!((controller.level(), controller.view().counts.strays), (late.level, 0));
+    assert_eq!(controller.step(), Some(asked), "this one still waits for its answer");
+}
+
 #[test]
 fn slow_work_neither_stops_it_nor_makes_it_flap() {
     // Within the bound, the controller is only slower. Beyond the bound it stays at the level that is known to be good.
