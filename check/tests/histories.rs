@@ -150,6 +150,13 @@ fn the_last_load_waits_for_the_end_of_a_throttle() {
     passes("virtio", &Recipe::of(0xf_131f_01e0_b4ad));
 }
 
+/// The thread that programs levels is starved, and always comes after its controller has given the step up.
+#[test]
+fn a_starved_thread_gets_the_level_that_is_wanted() {
+    let set = knobs("comparable=1 cpus=1 load=1000 untuned=0");
+    passes("moderation", &Recipe { set, faults: Some([].into()), ..Recipe::of(0xc49c_3e65_7fc5) });
+}
+
 /// A line was disabled over the reset of its drive, and delivered an interrupt of before it.
 #[test]
 fn an_interrupt_that_waits_over_a_reset_is_the_queues_own() {
