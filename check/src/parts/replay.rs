@@ -87,6 +87,9 @@ impl Run<'_> {
         if programs || self.counts.steps.is_multiple_of(5) {
             self.compare_view(level)?;
         }
+        if programs {
+            self.compare_text()?;
+        }
         let deadline = (self.controller.deadline_ns(), Next::Measure);
         same("deadline", &(None, Next::Measure), &deadline)
     }
@@ -100,8 +103,12 @@ impl Run<'_> {
         let rates = view
             .sample
             .map(|sample| (sample.completions_per_s, sample.events_per_s, sample.completions_per_event_x100));
-        same("sample", &self.model.sample(), &rates)?;
-        let text = view.to_string();
+        same("sample", &self.model.sample(), &rates)
+    }
+
+    /// What people read. Only with a step: a text costs as much as many interrupts.
+    fn compare_text(&self) -> Result<(), String> {
+        let text = self.controller.view().to_string();
         let named = text.contains(self.name) && text.contains(&format!("changes {}", self.counts.changes));
         if named { Ok(()) } else { Err(format!("a view says only {text:?}")) }
     }
