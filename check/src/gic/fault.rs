@@ -37,7 +37,7 @@ const KINDS: &[&str] = &[
     "message-dropped",
     "message-doubled",
     "message-late",
-    // Only with an ITS. One that stalls for long is not drawn: an INV that it refuses twice leaves a line as it was.
+    // Only with an ITS. One that stalls for long is not drawn: a mask that it refuses four times leaves a line as it was.
     "no-memory",
 ];
 

@@ -52,13 +52,20 @@ impl<H: Hal> Events<H> {
     }
 
     /// Masks an event in its LPI configuration and tells its redistributor (IHI 0069H, "LPI Configuration tables",
-    /// "INV").
+    /// "INV"). If the ITS refuses the event's command again and again, all of the CPU's configurations are read anew
+    /// ("INVALL"): nobody repeats a mask later.
     fn set_masked(&self, hwirq: HardwareIrq, masked: bool) -> Result<(), IrqError> {
         self.change(hwirq, |its, device, number, event| {
             event.masked = masked;
             let Some((intid, cpu)) = event.mapped else { return Ok(()) };
             its.lpis.configure(intid, !masked);
-            Ok(its.post_firmly(&[Command::Invalidate { device, event: number }, its.sync(cpu)?])?)
+            let (sync, collection) = (its.sync(cpu)?, cpu.0 as u16);
+            let read = its.post_firmly(&[Command::Invalidate { device, event: number }, sync]);
+            let all = [Command::InvalidateAll { collection }, sync];
+            Ok(read.or_else(|error| match error {
+                GicError::Stalled(_) => its.post_firmly(&all),
+                late => Err(late),
+            })?)
         })
     }
 
