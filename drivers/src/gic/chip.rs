@@ -101,11 +101,12 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
     }
 
     fn mask(&self, level: &Level<'_>) {
-        self.lines.note_mask(intid(level));
+        self.lines.note_mask(intid(level), true);
         self.disable(intid(level));
     }
 
     fn unmask(&self, level: &Level<'_>) {
+        self.lines.note_mask(intid(level), false);
         self.enable(intid(level));
     }
 
@@ -161,8 +162,8 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
                 frame.strobe_one(gicd::ICACTIVER, intid);
                 self.settle(intid);
             }
-            (IrqChipState::Masked, true) => self.disable(intid),
-            (IrqChipState::Masked, false) => self.enable(intid),
+            (IrqChipState::Masked, true) => self.mask(level),
+            (IrqChipState::Masked, false) => self.unmask(level),
         }
         Ok(())
     }

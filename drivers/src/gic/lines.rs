@@ -12,8 +12,10 @@ const MASKED: u64 = 2;
 /// Something may still send it: nobody's, and never free again.
 const WITHHELD: u64 = 3;
 const LINE: u64 = 4;
+/// Above the line's number: the core has masked it at this level.
+const CLOSED: u64 = 1 << 40;
 
-/// One word for each INTID from `first` on: free, taken, withheld, or [`LINE`] + the line's number.
+/// One word for each INTID from `first` on: free, taken, withheld, or [`LINE`] + the line's number, and [`CLOSED`] if it is masked.
 pub(super) struct Lines<H: Hal> {
     first: u32,
     words: Box<[H::Word]>,
@@ -49,18 +51,27 @@ impl<H: Hal> Lines<H> {
         (first.0..first.0 + count).map(IntId).find(|&intid| self.take(intid))
     }
 
-    /// Records that the core has masked this INTID at this level before it has a line.
-    pub(super) fn note_mask(&self, intid: IntId) {
-        if let Some(word) = self.word(intid).filter(|word| word.get() == TAKEN) {
-            word.set(MASKED);
+    /// Records that the core masks this INTID at this level, or unmasks it. Its line is locked, or it has none yet.
+    pub(super) fn note_mask(&self, intid: IntId, masked: bool) {
+        let Some(word) = self.word(intid) else { return };
+        match word.get() {
+            TAKEN if masked => word.set(MASKED),
+            line @ LINE.. => word.set(if masked { line | CLOSED } else { line & !CLOSED }),
+            _ => {}
         }
+    }
+
+    /// Whether this INTID has a line that lets interrupts pass at this level.
+    pub(super) fn is_open(&self, intid: IntId) -> bool {
+        self.word(intid).map(|word| word.get()).is_some_and(|word| word >= LINE && word & CLOSED == 0)
     }
 
     /// Gives the INTID its line. True when a level nearer the device masks the line, so that this level stays open.
     pub(super) fn set(&self, intid: IntId, irq: Irq) -> bool {
         let Some(word) = self.word(intid) else { return false };
         let before = word.get();
-        word.set(u64::from(irq.0) + LINE);
+        let closed = if before == MASKED { CLOSED } else { 0 };
+        word.set(u64::from(irq.0) + LINE | closed);
         before == TAKEN
     }
 

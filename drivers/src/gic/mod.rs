@@ -216,15 +216,25 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         self.last_stray.set(intid.0.into());
         if !owned && matches!(intid.kind(), Kind::Ppi | Kind::Spi) && intid.0 < self.kind.spi_end() {
             self.disable(intid);
-            // A new line may have taken and enabled the INTID in the meantime.
-            if self.lines.find(intid).is_some() {
+            // A new line may have taken and enabled the INTID in the meantime, and may mask it again.
+            while self.is_wanted(intid) {
                 self.enable(intid);
+                if self.is_wanted(intid) {
+                    break;
+                }
+                self.disable(intid);
             }
         }
         self.version.end(intid);
         if self.mode.is_split() && intid.has_active_state() {
             self.version.deactivate(intid);
         }
+    }
+
+    /// Whether a line would be deaf without this INTID's enable. Each CPU has its own enable of a private one, which the table
+    /// does not know.
+    fn is_wanted(&self, intid: IntId) -> bool {
+        if intid.is_private() { self.lines.find(intid).is_some() } else { self.lines.is_open(intid) }
     }
 
     /// Number of interrupts that arrived for no line.

@@ -100,6 +100,25 @@ fn what_ends_a_stray_leaves_the_next_line_enabled() {
     assert_eq!(log.take(), ["wc 10 2d", "wc 1000 2d"], "the line that is being freed is masked");
 }
 
+/// A line without a handler is masked. If it were enabled, a raised wire would interrupt without end, since the core believes it
+/// masked and does not mask it again.
+#[test]
+fn what_ends_a_stray_leaves_the_next_line_masked() {
+    let (log, gic) = gic(EoiMode::Together);
+    let core = IrqCore::new(hal(), CoreConfig::new(2, 4)).unwrap();
+    let line = core.alloc_line(Arc::new(GicDomain::new(gic.clone())), &request(45), Flow::FastEoi).unwrap();
+    let strays = || {
+        log.take();
+        gic.end_stray(IntId(45), false);
+        log.take()
+    };
+    assert_eq!(strays(), ["wd 184 2000", "wc 10 2d"]);
+    core.request(line, "quiet", Default::default(), Arc::new(Quiet)).unwrap();
+    assert_eq!(strays(), ["wd 184 2000", "wd 104 2000", "wc 10 2d"]);
+    core.disable_nosync(line).unwrap();
+    assert_eq!(strays(), ["wd 184 2000", "wc 10 2d"]);
+}
+
 #[test]
 fn one_bit_is_written_where_ones_act() {
     let (log, gic) = gic(EoiMode::Split);
