@@ -51,13 +51,19 @@ impl<H: Hal> Lines<H> {
         (first.0..first.0 + count).map(IntId).find(|&intid| self.take(intid))
     }
 
-    /// Records that the core masks this INTID at this level, or unmasks it. Its line is locked, or it has none yet.
+    /// Records that the core masks this INTID at this level, or unmasks it. Its line is locked, or it has none yet. A private
+    /// line has no lock: what comes between on another CPU stays as that CPU has set it.
     pub(super) fn note_mask(&self, intid: IntId, masked: bool) {
         let Some(word) = self.word(intid) else { return };
-        match word.get() {
-            TAKEN if masked => word.set(MASKED),
-            line @ LINE.. => word.set(if masked { line | CLOSED } else { line & !CLOSED }),
-            _ => {}
+        let before = word.get();
+        let after = match before {
+            TAKEN if masked => MASKED,
+            LINE.. if masked => before | CLOSED,
+            LINE.. => before & !CLOSED,
+            _ => before,
+        };
+        if after != before {
+            _ = word.compare_exchange(before, after);
         }
     }
 
