@@ -1,6 +1,7 @@
 //! Job files in the manner of published benchmarks run, and a long file is read and planned quickly.
 
 use lab::interrupt::StopFlag;
+use lab::kinds::storage::JobEnd;
 use lab::lint::lint;
 use lab::run;
 use lab::scenario::Request;
@@ -98,6 +99,60 @@ fn a_job_of_the_greatest_depth_has_a_short_span() {
         plan.warnings.iter().any(|warning| warning.to_string().contains("4194304 I/Os are in flight"))
     };
     assert!(warns(&many) && !warns(&few));
+}
+
+/// What each job of a file did, and the IOPS of all together.
+fn ran(text: &str) -> (Vec<JobEnd>, f64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.fio");
+    let head = "[global]\nioengine=libaio\ndirect=1\nbs=4k\nfilename=/dev/nvme0n1\n";
+    std::fs::write(&path, format!("{head}{text}")).unwrap();
+    let platform = Some("emr".to_owned());
+    let deliveries = Some(vec!["remapped".into()]);
+    let request = Request { platform, deliveries, seeds: Some(1), ..Request::of(path.to_str().unwrap()) };
+    let plan = request.plan().unwrap();
+    let outcome = run::run_one(&plan.trials()[0], 1, false, &StopFlag::default()).unwrap().outcome;
+    let storage = outcome.storage().unwrap();
+    let ios: u64 = storage.directions[..3].iter().map(|direction| direction.ios).sum();
+    (storage.ends.clone(), ios as f64 / outcome.span_ns as f64 * 1e9)
+}
+
+/// A job with few I/Os a second takes long to be measured. Those beside it run as long, so that figures of all jobs together are
+/// of the time in which all of them run.
+#[test]
+fn a_job_that_is_stopped_runs_as_long_as_those_beside_it() {
+    let endless = "[a]\nrw=randread\ntime_based\nruntime=";
+    // The file, the time of both jobs, I/Os of the second one, and the time between two of them.
+    for (others, least_ns, ios, pace_ns) in [
+        ("10\n[b]\nrw=randwrite\nrate_iops=1\ntime_based\nruntime=10\n", 9_990_000_000, 10, 1_000_000_000),
+        ("10\n[b]\nrw=randwrite\nrate_iops=200\ntime_based\nruntime=10\n", 990_000_000, 200, 5_000_000),
+        ("3600\n[b]\nrw=randwrite\nrate_iops=400\ntime_based\nruntime=3600\n", 490_000_000, 200, 2_500_000),
+        ("10\n[b]\nrw=randwrite\nthinktime=10ms\ntime_based\nruntime=10\n", 1_990_000_000, 200, 10_000_000),
+        ("10\n[b]\nrw=randwrite\nrate_iops=10\nsize=40k\n", 890_000_000, 10, 0),
+        ("10\n[b]\nrw=randwrite\nsize=16m\n", 10_000_000, 4096, 0),
+    ] {
+        let (ends, iops) = ran(&format!("{endless}{others}"));
+        let [a, b] = ends.as_slice() else { panic!("{ends:?}") };
+        // A job with a pace begins to count with its first I/O behind the ramp.
+        assert!(a.ran_ns >= least_ns && a.ran_ns.abs_diff(b.ran_ns) <= pace_ns + 5_000_000, "{others}: {ends:?}");
+        assert!(b.ios[1].abs_diff(ios) <= if pace_ns > 0 { 2 } else { 0 }, "{others}: {ends:?}");
+        let rates: f64 = ends.iter().map(|job| job.ios.iter().sum::<u64>() as f64 / job.ran_ns as f64 * 1e9).sum();
+        assert!((iops / rates - 1.0).abs() < 0.02, "{others}: {iops} of {rates}: {ends:?}");
+    }
+}
+
+/// A job that begins when those before it are stopped runs to its own end.
+#[test]
+fn a_delayed_job_begins_though_those_before_it_have_had_enough() {
+    let fast = "[a]\nrw=randread\niodepth=64\nnumjobs=2\ntime_based\nruntime=10\n";
+    for late in ["size=1m", "size=40k\nrate_iops=100"] {
+        let (ends, _) = ran(&format!("{fast}[late]\nrw=randwrite\nstartdelay=1\n{late}\n"));
+        let [first, second, last] = ends.as_slice() else { panic!("{ends:?}") };
+        let before = first.ios[0] + second.ios[0];
+        assert!((500_000..600_000).contains(&before) && first.reason == "span", "{ends:?}");
+        assert_eq!(last.reason, "done", "{ends:?}");
+        assert_eq!(last.bytes[1], if late == "size=1m" { 1 << 20 } else { 40 << 10 });
+    }
 }
 
 /// Files as people also write them: each is run for 100 us.

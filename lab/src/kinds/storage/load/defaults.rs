@@ -53,6 +53,7 @@ impl Default for Ends {
             exit_what: EndsOthers::Group,
             latency_ns_max: [0; DIRECTIONS],
             stand_in_ns: None,
+            together_ns: None,
         }
     }
 }

@@ -44,6 +44,11 @@ impl Load {
         bounds.into_iter().flatten().min()
     }
 
+    /// True if nothing but its runtime ends the job, at its pace.
+    pub fn ends_by_pace(&self, directions: [bool; DIRECTIONS]) -> bool {
+        self.paced_ios(directions).is_some_and(|ios| self.own_ios(directions) == Some(ios))
+    }
+
     /// True if what it measures may end it: a limit of its latency, a least rate, a steady rate, full files.
     pub fn ends_by_check(&self) -> bool {
         let (ends, pace) = (&self.ends, &self.pace);
@@ -108,8 +113,11 @@ mod tests {
         assert_eq!(shares.own_ios(READS), Some(64), "of the files, as fio counts it");
         load.ends.runtime_ns = Some(2_000_000_000);
         load.pace.ios[0] = 100;
-        assert_eq!(load.own_ios(READS), Some(200));
+        assert_eq!((load.own_ios(READS), load.ends_by_pace(READS)), (Some(200), true));
         load.pace.think_ns = 100_000_000;
         assert_eq!(load.own_ios(READS), Some(20), "the slower of both");
+        load.ends.time_based = false;
+        load.ends.number_ios = 3;
+        assert_eq!((load.own_ios(READS), load.ends_by_pace(READS)), (Some(9), false), "by its I/Os, of three loops");
     }
 }

@@ -234,6 +234,16 @@ pub struct Ends {
     /// The simulated time after which the job is stopped, ramp included; it stands for its runtime. None: it runs to its
     /// own end.
     pub stand_in_ns: Option<u64>,
+    /// The job is stopped together with others of its phase, not before it has run for this time, ramp included. None: it
+    /// ends for itself.
+    pub together_ns: Option<u64>,
+}
+
+impl Ends {
+    /// The simulated time after which the job stops for itself, whatever the others do.
+    pub fn own_span_ns(&self) -> Option<u64> {
+        self.stand_in_ns.filter(|_| self.together_ns.is_none())
+    }
 }
 
 /// `exit_what`.

@@ -1,12 +1,16 @@
 //! Which jobs run to their own end, which are stopped after a simulated span, and what begins when.
 //!
-//! Jobs that end by themselves run to that end, the shortest first, up to [`IOS_MAX`] I/Os together. Every other job runs for the simulated span, which
-//! stands for its runtime. All jobs of a file that has stages share [`SPANS_MAX`] such spans.
+//! Jobs that end by themselves run to that end, the shortest first, up to [`IOS_MAX`] I/Os together. Every other job runs for the
+//! simulated span, which stands for its runtime. All jobs of a file that has stages share [`SPANS_MAX`] such spans.
+//!
+//! A paced job needs longer than the span for a few I/Os, and one with an end of its own may need longer too. Those that are stopped
+//! run beside them until they have had what they need (`rig/course/starter.rs`): they do so on the server that is meant.
 
 use crate::input::{InputError, Warning};
 use crate::kinds::storage::Storage;
-use crate::kinds::storage::load::Load;
+use crate::kinds::storage::load::{DIRECTIONS, Load};
 use crate::plan::Spans;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::IoEngine;
 
@@ -26,7 +30,7 @@ const SPAN_MIN_NS: u64 = 200_000;
 pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Warning>) -> Result<(), InputError> {
     number_phases(storage)?;
     storage.verify_data |= storage.jobs.iter().filter_map(|job| job.load.as_ref()).any(|load| load.verify.checks);
-    let own_end = own_ends(storage);
+    let mut own_end = own_ends(storage);
     warn_of_cut_ends(storage, &own_end, warnings);
     let has_stages = storage.jobs.iter().any(|job| {
         job.load.as_ref().is_some_and(|load| {
@@ -39,34 +43,52 @@ pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Wa
                 || is_short(load, spans)
         })
     });
-    storage.staged = has_stages || own_end.contains(&true);
+    let has_own_ends = own_end.contains(&true);
+    stop_the_paced(storage, &mut own_end);
+    let whole_ns = spans.ramp_ns + spans.measured_ns;
+    let mut phases = Phase::all(storage, &own_end, whole_ns).into_values();
+    storage.staged = has_stages || has_own_ends || phases.any(|phase| phase.is_uneven(whole_ns));
     if !storage.staged {
         drop_plain(storage);
         return Ok(());
     }
-    let mut limited_phases: Vec<u32> = Vec::new();
-    for (job, own) in storage.jobs.iter().zip(&own_end) {
-        let phase = job.load.as_ref().map_or(0, |load| load.start.phase);
-        if !own && !limited_phases.contains(&phase) {
-            limited_phases.push(phase);
-        }
-    }
-    let share = (limited_phases.len() as u64).div_ceil(SPANS_MAX).max(1);
+    stop(storage, &own_end, spans, warnings);
+    Ok(())
+}
+
+/// Sets when the jobs are stopped that do not run to their own end.
+fn stop(storage: &mut Storage, own_end: &[bool], spans: &Spans, warnings: &mut Vec<Warning>) {
     let whole_ns = spans.ramp_ns + spans.measured_ns;
+    let limited_phases = Phase::all(storage, own_end, whole_ns).len() as u64;
+    let share = limited_phases.div_ceil(SPANS_MAX).max(1);
     let span_ns = (whole_ns / share).max(SPAN_MIN_NS.min(whole_ns));
     let ramp_ns = (u128::from(span_ns) * u128::from(spans.ramp_ns) / u128::from(whole_ns.max(1))) as u64;
     let asked_ns = spans.asked_runtime_ns.map_or(0, |ns| ns + spans.asked_ramp_ns);
     let all_limited = !own_end.contains(&true);
+    let phases = Phase::all(storage, own_end, span_ns);
     for (job, own) in storage.jobs.iter_mut().zip(own_end) {
         let directions = Load::directions(&job.pattern);
-        let Some(load) = job.load.as_mut().filter(|_| !own) else { continue };
-        let paced_ns = load.ios_per_second(directions).map_or(0, |rate| (PACED_IOS_MIN / rate * 1e9) as u64);
-        let own_ns = load.ends.runtime_ns.map_or(u64::MAX, |ns| ns.saturating_add(load.ends.ramp_ns));
-        load.ends.stand_in_ns = Some(span_ns.max(paced_ns).min(own_ns));
+        let Some(load) = job.load.as_mut() else { continue };
+        let uneven = phases.get(&load.start.phase).filter(|phase| phase.is_uneven(span_ns));
+        if *own {
+            // Its pace takes the time, so a part of it stands for the rest.
+            let is_paced = load.ios_per_second(directions).is_some();
+            load.ends.together_ns = uneven.filter(|_| is_paced).map(|_| span_ns + load.ends.ramp_ns);
+            continue;
+        }
+        let (own_ns, wanted_ns) = (own_ns(load), wanted_ns(load, directions, span_ns));
         load.ends.ramp_ns = if own_ns <= span_ns { load.ends.ramp_ns } else { ramp_ns };
+        // All jobs of a phase are measured from the end of its longest ramp.
+        let longest_ns = uneven.and_then(|phase| phase.ramp_ns).unwrap_or(0);
+        let longer_ns = longest_ns.saturating_sub(load.ends.ramp_ns);
+        load.ends.ramp_ns += longer_ns;
+        let least_ns = (span_ns + longer_ns).min(own_ns);
+        load.ends.stand_in_ns = Some(wanted_ns.max(least_ns));
+        load.ends.together_ns = uneven.map(|_| least_ns);
         // A delay is shortened as the runtime is.
-        if all_limited && asked_ns > span_ns && load.start.delay_ns.1 > 0 {
-            let scaled = |ns: u64| (u128::from(ns) * u128::from(span_ns) / u128::from(asked_ns)) as u64;
+        let stands_ns = uneven.map_or(span_ns, |phase| phase.wanted_ns[1]);
+        if all_limited && asked_ns > stands_ns && load.start.delay_ns.1 > 0 {
+            let scaled = |ns: u64| (u128::from(ns) * u128::from(stands_ns) / u128::from(asked_ns)) as u64;
             let meaning = "shortened as the runtime is".to_owned();
             let warning = Warning { place: job.source.clone(), key: "startdelay".into(), meaning };
             // The clones of a section follow each other.
@@ -76,7 +98,62 @@ pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Wa
             load.start.delay_ns = (scaled(load.start.delay_ns.0), scaled(load.start.delay_ns.1));
         }
     }
-    Ok(())
+}
+
+/// What the jobs of a phase need, some of which are stopped.
+struct Phase {
+    /// The shortest and the longest time that those are given that are stopped.
+    wanted_ns: [u64; 2],
+    /// The longest ramp of those that run to their own end, if there are any.
+    ramp_ns: Option<u64>,
+}
+
+impl Phase {
+    /// The phases of jobs that are stopped, after `span_ns` or when a paced one has its I/Os.
+    fn all(storage: &Storage, own_end: &[bool], span_ns: u64) -> BTreeMap<u32, Self> {
+        let mut phases: BTreeMap<u32, Self> = BTreeMap::new();
+        let jobs = || storage.jobs.iter().zip(own_end).filter_map(|(job, own)| Some((job, job.load.as_deref()?, *own)));
+        for (job, load, _) in jobs().filter(|(.., own)| !own) {
+            let ns = wanted_ns(load, Load::directions(&job.pattern), span_ns);
+            let phase = phases.entry(load.start.phase).or_insert(Self { wanted_ns: [ns; 2], ramp_ns: None });
+            let [least_ns, most_ns] = phase.wanted_ns;
+            phase.wanted_ns = [least_ns.min(ns), most_ns.max(ns)];
+        }
+        for (_, load, _) in jobs().filter(|(.., own)| *own) {
+            if let Some(phase) = phases.get_mut(&load.start.phase) {
+                phase.ramp_ns = phase.ramp_ns.max(Some(load.ends.ramp_ns));
+            }
+        }
+        phases
+    }
+
+    /// True if its jobs do not need the same time. They are stopped together then: else some would run beside nothing.
+    fn is_uneven(&self, span_ns: u64) -> bool {
+        let [least_ns, most_ns] = self.wanted_ns;
+        self.ramp_ns.is_some() || (most_ns > span_ns && least_ns < most_ns)
+    }
+}
+
+/// The simulated time that a job needs which is stopped: `span_ns`, or what a paced one takes to its I/Os, up to its runtime.
+fn wanted_ns(load: &Load, directions: [bool; DIRECTIONS], span_ns: u64) -> u64 {
+    let paced_ns = load.ios_per_second(directions).map_or(0, |rate| (PACED_IOS_MIN / rate * 1e9) as u64);
+    span_ns.max(paced_ns).min(own_ns(load))
+}
+
+/// The runtime of a job, ramp included; the longest time without one.
+fn own_ns(load: &Load) -> u64 {
+    load.ends.runtime_ns.map_or(u64::MAX, |ns| ns.saturating_add(load.ends.ramp_ns))
+}
+
+/// A job that its runtime ends, at its pace, is stopped where those beside it are: the time that is simulated is one for all.
+fn stop_the_paced(storage: &Storage, own_end: &mut [bool]) {
+    let phase_of = |job: &super::JobPlan| job.load.as_ref().map(|load| load.start.phase);
+    let is_stopped = |(job, own): (&super::JobPlan, &bool)| phase_of(job).filter(|_| !own);
+    let stopped: BTreeSet<u32> = storage.jobs.iter().zip(&*own_end).filter_map(is_stopped).collect();
+    for (job, own) in storage.jobs.iter().zip(own_end) {
+        let Some(load) = job.load.as_ref() else { continue };
+        *own &= !(stopped.contains(&load.start.phase) && load.ends_by_pace(Load::directions(&job.pattern)));
+    }
 }
 
 /// A job without a runtime that takes more I/Os to its end than are simulated says so.
@@ -98,8 +175,7 @@ fn warn_of_cut_ends(storage: &Storage, own_end: &[bool], warnings: &mut Vec<Warn
 
 /// True if the runtime of a job ends before the simulated span does. A plain job fills the span.
 fn is_short(load: &Load, spans: &Spans) -> bool {
-    let own_ns = load.ends.runtime_ns.map_or(u64::MAX, |ns| ns.saturating_add(load.ends.ramp_ns));
-    own_ns < spans.ramp_ns + spans.measured_ns && !load.is_plain()
+    own_ns(load) < spans.ramp_ns + spans.measured_ns && !load.is_plain()
 }
 
 /// The jobs that run to their own end: those with the fewest I/Os, as many as [`IOS_MAX`] allows together.

@@ -79,6 +79,9 @@ impl StorageRig {
                     }
                     None => at.buckets.look(now_ns, ios),
                 }
+                if at.counts_from_ns.is_none() {
+                    starter.stop_together(at.phase, ios);
+                }
             }
             let phases: Vec<u32> = open.iter().map(|open| open.phase).collect();
             for phase in starter.ended_phases(&phases) {

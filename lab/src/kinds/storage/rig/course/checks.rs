@@ -27,7 +27,7 @@ impl Course {
         let index = self.job.parts.index;
         if !self.in_ramp && ends.runtime_ns.is_some_and(|ns| now_ns - self.epoch_ns >= ns) {
             self.end = Some(End::Runtime);
-        } else if ends.stand_in_ns.is_some_and(|ns| now_ns - self.begun_ns >= ns) {
+        } else if ends.own_span_ns().is_some_and(|ns| now_ns - self.begun_ns >= ns) {
             self.end = Some(End::Span);
         } else if let Some(end) = self.shared.starter.as_ref().and_then(|starter| starter.stopped_by(index)) {
             self.end = Some(end);
@@ -59,7 +59,7 @@ impl Course {
             |from_ns: u64, ns: Option<u64>| ns.map_or(u64::MAX, |ns| from_ns.saturating_add(ns).saturating_sub(now_ns));
         let ramp_ns = if self.in_ramp { ends.ramp_ns } else { 0 };
         let runtime = ends.runtime_ns.map(|ns| ns.saturating_add(ramp_ns));
-        until(self.epoch_ns, runtime).min(until(self.begun_ns, ends.stand_in_ns))
+        until(self.epoch_ns, runtime).min(until(self.begun_ns, ends.own_span_ns()))
     }
 
     /// Reads what the pass has written.

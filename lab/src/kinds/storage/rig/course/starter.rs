@@ -19,6 +19,10 @@ struct Entry {
     exits_on_error: bool,
     exit_what: EndsOthers,
     ramp_ns: u64,
+    /// What it is given if it is stopped: see [`crate::kinds::storage::load::Ends`].
+    stand_in_ns: Option<u64>,
+    together_ns: Option<u64>,
+    begun_ns: Option<u64>,
     /// Taken when it begins.
     parts: Option<JobParts>,
     thread: Option<ThreadId>,
@@ -37,6 +41,21 @@ impl Entry {
         self.has_ended = true;
     }
 }
+
+impl Entry {
+    /// When it has had what it is given, by the machine's clock; none of one that runs to its own end, or waits.
+    fn served_ns(&self) -> Option<u64> {
+        Some(self.begun_ns?.saturating_add(self.stand_in_ns?))
+    }
+
+    /// When it may be stopped with others of its phase.
+    fn yields_ns(&self) -> Option<u64> {
+        Some(self.begun_ns?.saturating_add(self.together_ns?))
+    }
+}
+
+/// I/Os of a phase from which on its jobs no longer wait for each other: about a second of host time.
+const PHASE_IOS_MAX: u64 = 500_000;
 
 /// What has happened to a phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +82,9 @@ impl Starter {
             exits_on_error: load.ends.exits_on_error,
             exit_what: load.ends.exit_what,
             ramp_ns: load.ends.ramp_ns,
+            stand_in_ns: load.ends.stand_in_ns,
+            together_ns: load.ends.together_ns,
+            begun_ns: None,
             parts: None,
             thread: None,
             stop: None,
@@ -112,7 +134,8 @@ impl Starter {
             let job = Course::new(Job::new(parts).map_err(SetupError::Memory)?, course);
             let spec = ThreadSpec { name: "job", affinity, urgent: false };
             let thread = SimHal.spawn(spec, Box::new(move || job.run())).map_err(SetupError::Spawn)?;
-            self.jobs()[index].thread = Some(thread);
+            let entry = &mut self.jobs()[index];
+            (entry.thread, entry.begun_ns) = (Some(thread), Some(SimHal.now_ns()));
         }
         Ok(events)
     }
@@ -150,12 +173,38 @@ impl Starter {
         begin
     }
 
-    /// The time at which a delay ends next, by the machine's clock.
+    /// The time at which a delay ends next, or what a job is given that is stopped with others, by the machine's clock.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let now_ns = SimHal.now_ns();
         let jobs = self.jobs();
         let waiting = jobs.iter().filter(|job| job.parts.is_some() && !job.has_ended && job.delay_ns > 0);
-        waiting.map(|job| self.genesis_ns + job.delay_ns).filter(|&at_ns| at_ns > now_ns).min()
+        let together = jobs.iter().filter(|job| job.together_ns.is_some() && !job.has_ended);
+        let given = together.flat_map(|job| [job.served_ns(), job.yields_ns()]).flatten();
+        waiting.map(|job| self.genesis_ns + job.delay_ns).chain(given).filter(|&at_ns| at_ns > now_ns).min()
+    }
+
+    /// Stops the jobs of a phase that are stopped together, when each job has had what it is given or has ended. From
+    /// [`PHASE_IOS_MAX`] I/Os on none waits for another. One that has not begun then still has its whole time: it begins when
+    /// its delay is over, and nothing may run beside it any more.
+    pub(crate) fn stop_together(&self, phase: u32, ios: u64) {
+        let now_ns = SimHal.now_ns();
+        let mut jobs = self.jobs();
+        let is_over = |at_ns: Option<u64>| at_ns.is_some_and(|at_ns| at_ns <= now_ns);
+        let is_served = |job: &Entry| job.start.phase != phase || job.has_ended || is_over(job.served_ns());
+        if ios < PHASE_IOS_MAX && !jobs.iter().all(is_served) {
+            return;
+        }
+        let mut threads = Vec::new();
+        for job in jobs.iter_mut().filter(|job| job.start.phase == phase && !job.has_ended && job.stop.is_none()) {
+            if job.begun_ns.is_none() {
+                job.together_ns = job.stand_in_ns;
+            } else if is_over(job.yields_ns()) {
+                job.stop = Some(End::Span);
+                threads.extend(job.thread);
+            }
+        }
+        drop(jobs);
+        threads.into_iter().for_each(|thread| SimHal.wake(thread));
     }
 
     /// A job has ended; its thread calls this. The machine's run stops, so that what waits for it can begin.
