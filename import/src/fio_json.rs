@@ -229,6 +229,12 @@ impl FioOutput {
         mean_clat_ns(self.jobs.iter().filter_map(|job| job.directions.get(direction)))
     }
 
+    /// Number of reads (0), writes (1) or trims (2).
+    pub fn ios_of(&self, direction: usize) -> u64 {
+        let counts = self.jobs.iter().filter_map(|job| job.directions.get(direction)).map(|one| one.ios);
+        counts.fold(0, u64::saturating_add)
+    }
+
     /// The I/Os of a direction, and how many of them the disks did, if those are far fewer: the page cache answered.
     pub fn of_cache(&self) -> Option<(u64, u64)> {
         // fio reads the disks' counters four times a second, and not always at the end.

@@ -118,6 +118,7 @@ pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFla
     let Used { measurements: usable, is_fitted, plans } = cost::affordable(usable, plans, &path_of, &mut notes, stop);
     notes.extend(assumed(&usable));
     notes.extend(compared(&is_fitted));
+    notes.extend(usable.iter().filter_map(few));
     let mut table = write::rows(&name, &usable, &is_fitted, online);
     files.write("rows.csv", &table)?;
     let mut rows = published::read(&files.path_of("rows.csv"))?;
@@ -255,6 +256,16 @@ fn compared(is_fitted: &[bool]) -> Option<String> {
             is_fitted.len()
         )
     })
+}
+
+/// A note on a mean latency of few I/Os.
+fn few(measurement: &Measurement) -> Option<String> {
+    let (direction, ios) = write::scarce(measurement)?;
+    Some(format!(
+        "{}: it did {ios} {}, and a mean latency of so few is chance: it is no row; a longer run would tell",
+        measurement.name,
+        ["reads", "writes"][direction]
+    ))
 }
 
 /// A note on measurements of which nothing says how their interrupts came.

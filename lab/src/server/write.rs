@@ -149,7 +149,15 @@ pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
     let apart = [("read_clat", 0), ("write_clat", 1)].map(|(name, of)| Some((name, measurement.fio.clat_ns_of(of)?)));
     let clats = match apart {
         _ if takes_turns => Vec::new(),
-        [Some(reads), Some(writes)] => vec![reads, writes],
+        [Some(reads), Some(writes)] => {
+            let scarce = scarce(measurement).map(|(direction, _)| direction);
+            [reads, writes]
+                .into_iter()
+                .enumerate()
+                .filter(|(of, _)| scarce != Some(*of))
+                .map(|(_, clat)| clat)
+                .collect()
+        }
         _ => measurement.fio.clat_ns().map(|clat| ("clat", clat)).into_iter().collect(),
     };
     values.extend(clats.into_iter().map(|(name, clat_ns)| (name, clat_ns / 1000.0, "us")));
@@ -169,6 +177,16 @@ pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
         }
     }
     values
+}
+
+/// Least I/Os whose mean latency is a row: with fewer, chance moves it by more than the noise.
+const MEAN_OF_MIN: u64 = 100;
+
+/// Reads (0) or writes (1), and their number, if they are so few beside the others that their mean latency tells nothing.
+pub(super) fn scarce(measurement: &Measurement) -> Option<(usize, u64)> {
+    let [reads, writes] = [0, 1].map(|direction| measurement.fio.ios_of(direction));
+    let fewer = if writes <= reads { (1, writes) } else { (0, reads) };
+    Some(fewer).filter(|(_, ios)| (1..MEAN_OF_MIN).contains(ios) && reads != writes)
 }
 
 /// True if the server's CPUs spent clearly more time in user mode than fio says of its threads.
@@ -271,6 +289,32 @@ mod tests {
     fn a_row_that_is_left_out_is_in_no_file() {
         let table = "id,platform\na/iops,x\na/clat,x\n";
         assert_eq!(without(table, "a/iops"), "id,platform\na/clat,x\n");
+    }
+
+    #[test]
+    fn a_mean_of_few_ios_beside_others_is_no_row() {
+        let of = |reads: u64, writes: u64| {
+            let direction = |ios: u64| {
+                format!(
+                    r#"{{"iops": {ios}, "total_ios": {ios}, "bw_bytes": {}, "clat_ns": {{"mean": 5000, "max": 9}}}}"#,
+                    ios * 4096
+                )
+            };
+            let (read, write) = (direction(reads), direction(writes));
+            let fio = format!(r#"{{"jobs": [{{"jobname": "a", "read": {read}, "write": {write}}}]}}"#);
+            let job = b"[a]\nfilename=/dev/nvme0n1\nrw=randrw\ncpus_allowed=0\n";
+            let parts = Parts { fio: fio.as_bytes(), job: Some(job), ..Parts::default() };
+            let (measurement, _) = Measurement::read("x", &parts).unwrap();
+            let quantities =
+                values(&measurement, Some(4)).into_iter().map(|(quantity, ..)| quantity).collect::<Vec<_>>();
+            (quantities, scarce(&measurement))
+        };
+        assert_eq!(of(150_000, 9), (vec!["iops", "read_clat"], Some((1, 9))));
+        assert_eq!(of(99, 100), (vec!["iops", "write_clat"], Some((0, 99))));
+        assert_eq!(of(50, 9), (vec!["iops", "read_clat"], Some((1, 9))), "the larger number stays: nothing else tells");
+        assert_eq!(of(100, 9000), (vec!["iops", "read_clat", "write_clat"], None));
+        assert_eq!(of(9, 9), (vec!["iops", "read_clat", "write_clat"], None));
+        assert_eq!(of(9, 0), (vec!["iops", "clat"], None), "none beside them");
     }
 
     #[test]
