@@ -86,9 +86,13 @@ pub(crate) fn printed(outcome: &Outcome, random: &mut Random) -> Vec<(&'static s
     let idle = 100_000_000u64.saturating_sub(user + system + irq);
     let stat = format!("cpu  {user} 0 {system} {idle} 0 {irq} 0\n");
     let in_100_s = outcome.interrupts.dispatched as f64 / outcome.span_ns as f64 * 1e11 * noise();
+    // A column for each CPU: without lscpu, they are the server's CPUs.
+    let columns: String = (0..CPUS).map(|cpu| format!(" CPU{cpu}")).collect();
+    let others = " 0".repeat(CPUS as usize - 1);
     let interrupts = |count: f64| {
         format!(
-            "      CPU0\n 99: {count:.0} IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\nPMN: 0 Posted MSI notification event\n"
+            "    {columns}\n 99: {count:.0}{others} IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\n\
+             PMN: 0{others} Posted MSI notification event\n"
         )
     };
     vec![
