@@ -5,6 +5,7 @@
 //! the C locale, or of another language. Source: util-linux, `sys-utils/lscpu.c` and the translations in `po/`.
 
 use crate::encoding::{bare, plain};
+use crate::fio_job::text_of;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -13,8 +14,38 @@ const BYTES_MAX: usize = 1 << 20;
 
 /// A colon, and the wide one of Chinese.
 const COLONS: [char; 2] = [':', '：'];
-/// Number of CPUs, as util-linux names it in its languages.
-const CPUS: [&str; 11] = [
+/// The list of CPUs that are online, as util-linux names it in its languages.
+const ONLINE: [&str; 23] = [
+    "On-line CPU(s) list",
+    "Danh sách CPU trực tuyến",
+    "Lista CPU-urilor în linie (conectate)",
+    "Lista aktywnych CPU",
+    "Lista das CPUs online",
+    "Lista de CPU(s) on-line",
+    "Lista de la(s) CPU(s) en línea",
+    "Lista över aktiva CPU(er)",
+    "Liste de processeur(s) en ligne",
+    "Liste der Online-CPU(s)",
+    "Llista de CPU en línia",
+    "Online CPU's-lijst",
+    "Popis online CPU-a",
+    "Seznam zapnutých CPU",
+    "Tilkoblet cpu(er) liste",
+    "Çevrimiçi işlemci(ler) listesi",
+    "Списак присутних процесора",
+    "Список робочих ЦП",
+    "قائمة وحدات المعالجة المتصلة",
+    "オンラインになっている CPU のリスト",
+    "在线 CPU 列表",
+    "線上 CPU (s) 清單",
+    "온라인 CPU 목록",
+];
+/// Number of CPUs, likewise.
+const CPUS: [&str; 15] = [
+    "CPU'er",
+    "CPU-uri",
+    "CPU(-a)",
+    "وحدات المعالجة",
     "CPU(s)",
     "CPU (s)",
     "CPU",
@@ -28,7 +59,17 @@ const CPUS: [&str; 11] = [
     "Процессоры",
 ];
 /// Number of sockets, likewise.
-const SOCKETS: [&str; 18] = [
+const SOCKETS: [&str; 28] = [
+    "CPU podnožja",
+    "CPU socketak",
+    "CPU soket",
+    "Sockets",
+    "Socluri",
+    "Sokler",
+    "Số đế cắm",
+    "Socket(s) da CPU",
+    "Прикључнице",
+    "مقابس",
     "Socket(s)",
     "Socket",
     "CPU socket(s)",
@@ -60,7 +101,7 @@ pub fn sockets(text: &[u8]) -> Option<u32> {
 }
 
 fn online(text: &[u8]) -> Option<u32> {
-    let online = field(text, &["On-line CPU(s) list"]).and_then(|list| count(&list));
+    let online = field(text, &ONLINE).and_then(|list| count(&list));
     let of_table = || table(text).map(|rows| rows.len() as u32);
     let found = online.or_else(|| field(text, &CPUS)?.parse().ok()).or_else(of_table).or_else(|| number_alone(text));
     found.filter(|cpus| *cpus > 0)
@@ -197,8 +238,10 @@ fn in_json(fields: &Value, name: &str) -> Option<String> {
             .get("field")
             .and_then(Value::as_str)
             .is_some_and(|key| key.trim_end_matches(COLONS).trim_end() == name);
-        let value = field.get("data").and_then(Value::as_str).filter(|_| is_meant);
-        value.map(str::to_owned).or_else(|| in_json(field.get("children")?, name))
+        // Newer versions print numbers without quotes.
+        let value =
+            field.get("data").filter(|data| is_meant && !data.is_null() && !data.is_array() && !data.is_object());
+        value.map(text_of).or_else(|| in_json(field.get("children")?, name))
     })
 }
 
@@ -214,7 +257,9 @@ mod tests {
         let nested = r#"{"lscpu": [{"field": "CPU(s):", "data": "16", "children": [{"field": "On-line", "data": "0"}]},
             {"field": "Vendor ID:", "data": "V", "children": [{"field": "Model name:", "data": "M",
              "children": [{"field": "Socket(s):", "data": "2"}]}]}]}"#;
-        for text in [old, new, flat, nested] {
+        let numbers =
+            r#"{"lscpu": [{"field": "CPU(s):", "data": 16}, {"field": "Socket(s):", "data": 2, "children": null}]}"#;
+        for text in [old, new, flat, nested, numbers] {
             assert_eq!(field(text.as_bytes(), &["CPU(s)"]).as_deref(), Some("16"), "{text}");
             assert_eq!(field(text.as_bytes(), &["Socket(s)", "CPU socket(s)"]).as_deref(), Some("2"), "{text}");
         }
@@ -230,6 +275,10 @@ mod tests {
             (
                 "CPU(s):                             8\r\nListe der Online-CPU(s):            0-7\r\n  Sockel:     1\r\n",
                 (Some(8), Some(1)),
+            ),
+            (
+                "CPU(s):                             8\nListe der Online-CPU(s):            0-3\nListe der Offline-CPU(s):           4-7\n",
+                (Some(4), None),
             ),
             (
                 "Processeur(s) :                         12\nSocket(s) :                             1\n",
