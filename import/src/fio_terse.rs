@@ -6,17 +6,34 @@ use crate::fio_json::{Direction, FioJob, FioOutput};
 pub(crate) fn parse(text: &str) -> Option<FioOutput> {
     let mut output = FioOutput::default();
     for line in text.lines() {
-        let fields: Vec<&str> = line.trim().split(';').collect();
-        let name = match fields.first() {
-            Some(&"2") => 1,
-            Some(&("3" | "4" | "5")) => 2,
-            _ => continue,
-        };
+        let Some((fields, name)) = fields(line) else { continue };
         let Some(job) = job(&fields, name) else { continue };
         output.version = if name == 2 { fields[1].to_owned() } else { String::new() };
         output.jobs.push(job);
     }
     (!output.jobs.is_empty()).then_some(output)
+}
+
+/// Marks round a line or a field that scripts and tables have put in quotes.
+const QUOTES: [char; 3] = ['"', '\'', '`'];
+
+/// The fields of a line and the place of the job's name. The line may stand in quotes, as may each field; scripts put commas
+/// in place of the semicolons.
+fn fields(line: &str) -> Option<(Vec<&str>, usize)> {
+    let in_quotes = line.split_once(QUOTES).map(|(_, quoted)| quoted);
+    [Some(line), in_quotes].into_iter().flatten().find_map(|line| {
+        let between = if line.contains(';') { ';' } else { ',' };
+        let of_quotes =
+            |c: char| c.is_whitespace() || QUOTES.contains(&c) || matches!(c, ',' | '[' | ']' | '(' | ')' | '\\');
+        let fields: Vec<&str> =
+            line.trim_matches(of_quotes).split(between).map(|field| field.trim().trim_matches(QUOTES)).collect();
+        let version = *fields.first()?;
+        match version {
+            "2" => Some((fields, 1)),
+            "3" | "4" | "5" => Some((fields, 2)),
+            _ => None,
+        }
+    })
 }
 
 fn job(fields: &[&str], name: usize) -> Option<FioJob> {
@@ -96,5 +113,23 @@ pub(crate) mod tests {
                 "{version}"
             );
         }
+    }
+
+    #[test]
+    fn quotes_and_commas_change_nothing() {
+        let plain = FioOutput::parse(line("3").as_bytes()).unwrap();
+        let of_fields: Vec<String> = line("3").split(';').map(|field| format!("\"{field}\"")).collect();
+        for text in [
+            format!("\"{}\"", line("3")),
+            format!("REPORT = '{}',", line("3")),
+            format!("  [\"{}\",", line("3")),
+            of_fields.join(";"),
+            of_fields.join(","),
+            line("3").replace(';', ","),
+        ] {
+            let found = FioOutput::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
+            assert_eq!(found.jobs, plain.jobs, "{text}");
+        }
+        assert!(FioOutput::parse(b"\"3;fio-3.33;a;0;0;1\"\n3,4,5\n").is_err());
     }
 }
