@@ -46,11 +46,14 @@ impl CommandLine {
         while let Some(word) = words.next() {
             // Its options follow on the next lines.
             is_command |= word == "\\";
-            let Some(option) = word.strip_prefix("--").filter(|option| !option.is_empty()) else { continue };
+            let Some(option) = option(&word) else { continue };
             is_command = true;
             let (name, value) = match option.split_once('=') {
                 Some((name, value)) => (name, plain(value)),
-                None => (option, words.next_if(|next| !next.starts_with('-')).unwrap_or_default()),
+                None => (
+                    option,
+                    words.next_if(|next| self::option(next).is_none() && !next.starts_with('-')).unwrap_or_default(),
+                ),
             };
             found.add(name, &value);
         }
@@ -76,6 +79,13 @@ impl CommandLine {
             options.push((name.to_owned(), value.to_owned()));
         }
     }
+}
+
+/// The option of a word. fio takes one hyphen or two, and pages of the web make a dash of two.
+fn option(word: &str) -> Option<&str> {
+    let option = word.trim_start_matches(['-', '\u{2010}', '\u{2011}', '\u{2013}', '\u{2014}', '\u{2212}']);
+    let is_name = option.len() > 1 && option.starts_with(|first: char| first.is_ascii_lowercase());
+    (option.len() < word.len() && is_name).then_some(option)
 }
 
 /// A word without the shell's quotes.
@@ -127,6 +137,11 @@ mod tests {
             ("fio job.fio", None),
             ("we used fio - and more", None),
             ("fio --name=\\", Some("")),
+            (
+                "fio -filename=/dev/sdb -thread -iodepth 4 -rw=read -name=a -o x",
+                Some("filename=/dev/sdb thread= iodepth=4 rw=read"),
+            ),
+            ("# fio \u{2013}name=a \u{2013}direct=1 \u{2014}thread \u{2013}bs=4k", Some("direct=1 thread= bs=4k")),
             ("$ fio \\\n  --rw=read", Some("rw=read")),
         ] {
             assert_eq!(of(text).as_deref(), expected, "{text}");
