@@ -18,6 +18,9 @@ pub(crate) fn plain(text: &[u8]) -> Cow<'_, [u8]> {
         [0xef, 0xbb, 0xbf, rest @ ..] => Cow::Borrowed(rest),
         [0xff, 0xfe, rest @ ..] => words(rest, u16::from_le_bytes),
         [0xfe, 0xff, rest @ ..] => words(rest, u16::from_be_bytes),
+        // Without the mark: every other byte of plain letters is zero.
+        [a, 0, b, 0, c, 0, d, 0, ..] if [a, b, c, d].iter().all(|byte| **byte != 0) => words(text, u16::from_le_bytes),
+        [0, a, 0, b, 0, c, 0, d, ..] if [a, b, c, d].iter().all(|byte| **byte != 0) => words(text, u16::from_be_bytes),
         _ => Cow::Borrowed(text),
     };
     if text.windows(3).any(|three| three == b"=3D") {
@@ -110,9 +113,12 @@ fn with_quotes(text: &str) -> Option<String> {
 /// Names of the text in a log's entry: Docker's, journald's, and others'.
 const MESSAGES: [&str; 5] = ["log", "MESSAGE", "message", "msg", "textPayload"];
 
+/// Most bytes of an entry, which JSON takes many times as much memory for.
+const ENTRY_MAX: usize = 4 << 20;
+
 fn of_log(text: &str) -> Option<String> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
-    let entry = |line: &str| serde_json::from_str::<Value>(line).ok();
+    let entry = |line: &str| if line.len() > ENTRY_MAX { None } else { serde_json::from_str::<Value>(line).ok() };
     let first = lines.peek().and_then(|line| entry(line))?;
     let name = MESSAGES.into_iter().find(|name| first.get(name).is_some_and(Value::is_string))?;
     let message = |line: &str| Some(entry(line)?.get(name)?.as_str()?.trim_end_matches('\n').to_owned() + "\n");

@@ -8,14 +8,21 @@
 use crate::Note;
 use crate::disks::Disk;
 use crate::encoding::{self, plain};
+pub use crate::fio_error::FioJsonError;
 use crate::fio_job::{options, read_job, text_of};
 use crate::json;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// Most bytes of a text.
 pub const BYTES_MAX: usize = 64 << 20;
+
+/// Most values of a text, each of which takes some hundred bytes of memory; a histogram of every latency (`json+`) has some
+/// thousand for a job.
+const VALUES_MAX: usize = 4 << 20;
+
+/// Most jobs of a run; fio itself has 4,096 at most, and a client of fio's may have some hundred hosts.
+const JOBS_MAX: usize = 65_536;
 
 /// A mean latency may be so many times the time of the run. An I/O that began before a ramp's end may end behind it.
 const LATENCY_SLACK: f64 = 2.0;
@@ -91,37 +98,6 @@ pub struct Direction {
     pub percentiles_ns: Vec<(f64, f64)>,
 }
 
-/// Why a text is not read.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum FioJsonError {
-    /// It has no JSON object.
-    NoJson,
-    /// It has no results, but a message of fio's.
-    Said(String),
-    /// The JSON ends or breaks: the parser's words.
-    Broken(String),
-    /// The JSON has no jobs.
-    NoJobs,
-    /// It has more than [`BYTES_MAX`] bytes.
-    TooLong,
-}
-
-impl fmt::Display for FioJsonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoJson => {
-                f.write_str("holds no JSON; valid: what `fio --output-format=json` prints, or fio's whole text")
-            }
-            Self::Said(what) => write!(f, "has no results; fio says {what:?}"),
-            Self::Broken(why) => write!(f, "holds broken JSON ({why}); it may be cut off"),
-            Self::NoJobs => f.write_str("holds JSON without `jobs` or `client_stats`; valid: what fio prints"),
-            Self::TooLong => write!(f, "has more than {BYTES_MAX} bytes"),
-        }
-    }
-}
-
-impl std::error::Error for FioJsonError {}
-
 impl FioOutput {
     /// Reads the last run in a text; see [`Self::parse_all`].
     ///
@@ -142,6 +118,9 @@ impl FioOutput {
             return Err(FioJsonError::TooLong);
         }
         let text = plain(text);
+        if text.iter().filter(|byte| **byte == b',').count() > VALUES_MAX {
+            return Err(FioJsonError::TooMany("values", VALUES_MAX));
+        }
         let of_bare = || encoding::bare(&text).and_then(|bare| Self::runs(&bare).ok());
         let mut runs = Self::runs(&text).or_else(|error| of_bare().ok_or(error))?;
         runs.iter_mut().for_each(Self::leave_out_impossible);
@@ -182,6 +161,9 @@ impl FioOutput {
     fn of_document(root: &Map<String, Value>) -> Result<Self, FioJsonError> {
         let string = |key: &str| root.get(key).map(text_of).unwrap_or_default();
         let list = json::jobs(root).ok_or(FioJsonError::NoJobs)?;
+        if list.len() > JOBS_MAX {
+            return Err(FioJsonError::TooMany("jobs", JOBS_MAX));
+        }
         let mut output = Self {
             version: string("fio version"),
             global_options: options(root.get("global options")),
@@ -448,6 +430,15 @@ Run status group 0 (all jobs):
     }
 
     #[test]
+    fn bombs_are_errors() {
+        let error = |text: String| FioOutput::parse(text.as_bytes()).unwrap_err();
+        let values = format!("{{\"jobs\": [{}0]}}", "0,".repeat(VALUES_MAX + 1));
+        assert_eq!(error(values), FioJsonError::TooMany("values", VALUES_MAX));
+        let jobs = format!("{{\"jobs\": [{}{{}}]}}", "{},".repeat(JOBS_MAX));
+        assert_eq!(error(jobs).to_string(), "holds more than 65536 jobs");
+    }
+
+    #[test]
     fn a_cut_at_any_byte_is_an_error_or_a_value() {
         for length in 0..V3.len() {
             let _ = FioOutput::parse(&V3.as_bytes()[..length]);
@@ -473,6 +464,9 @@ Run status group 0 (all jobs):
         assert_eq!(FioOutput::parse(marked.as_bytes()).unwrap().jobs.len(), 1);
         let wide: Vec<u8> = format!("\u{feff}{V2}").encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert_eq!(FioOutput::parse(&wide).unwrap().version, "fio-2.1.11");
+        assert_eq!(FioOutput::parse(&wide[2..]).unwrap().version, "fio-2.1.11");
+        let other: Vec<u8> = V2.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        assert_eq!(FioOutput::parse(&other).unwrap().version, "fio-2.1.11");
     }
 
     proptest! {

@@ -30,12 +30,12 @@ type Found = (Vec<Map<String, Value>>, Vec<Note>);
 pub(crate) fn documents(text: &[u8]) -> Result<Found, FioJsonError> {
     let text = String::from_utf8_lossy(text);
     let clean = without_nan(text.as_bytes());
-    let whole = search(&clean);
+    let whole = search(&clean, false);
     if let Ok(found) = whole {
         return Ok(found);
     }
     let (lines, dropped) = without_other_lines(&clean);
-    let again = if dropped > 0 { search(&lines) } else { whole.clone() };
+    let again = if dropped > 0 { search(&lines, false) } else { whole.clone() };
     if let Ok((documents, mut notes)) = again {
         notes.push(format!("{dropped} lines that are not JSON are left out"));
         return Ok((documents, notes));
@@ -46,8 +46,8 @@ pub(crate) fn documents(text: &[u8]) -> Result<Found, FioJsonError> {
     }
 }
 
-/// fio's documents that follow each other.
-fn search(clean: &[u8]) -> Result<Found, FioJsonError> {
+/// fio's documents that follow each other. `is_printed`: the text is a string of a document, and no other is looked into.
+fn search(clean: &[u8], is_printed: bool) -> Result<Found, FioJsonError> {
     let (mut from, mut failures, mut others) = (0, 0, false);
     let (mut found, mut notes, mut broken) = (Runs::default(), Vec::new(), None);
     while let Some(start) = object_at(clean, from) {
@@ -55,7 +55,7 @@ fn search(clean: &[u8]) -> Result<Found, FioJsonError> {
         match documents.next() {
             Some(Ok(Joined(Value::Object(document)))) => {
                 from = start + documents.byte_offset();
-                let (of_fio, path) = unwrapped(document);
+                let (of_fio, path) = unwrapped(document, is_printed);
                 others |= of_fio.is_empty();
                 of_fio.into_iter().for_each(|document| found.add(document));
                 if !path.is_empty() {
@@ -134,8 +134,9 @@ impl Runs {
     }
 }
 
-/// fio's documents within a document, and where the last one stands; empty if it is fio's itself.
-fn unwrapped(document: Map<String, Value>) -> (Vec<Map<String, Value>>, String) {
+/// fio's documents within a document, or in a text that a program printed, and where the last one stands; empty if it is
+/// fio's itself.
+fn unwrapped(document: Map<String, Value>, is_printed: bool) -> (Vec<Map<String, Value>>, String) {
     if jobs(&document).is_some() {
         return (vec![document], String::new());
     }
@@ -152,6 +153,13 @@ fn unwrapped(document: Map<String, Value>) -> (Vec<Map<String, Value>>, String) 
             Value::Object(inner) if depth < WRAPPED_MAX => {
                 let inner = inner.into_iter().rev();
                 pending.extend(inner.map(|(name, value)| (value, below(&name), depth + 1)));
+            }
+            // What a program printed, as Ansible and others keep it.
+            Value::String(text) if text.contains("\"fio version\"") && !is_printed => {
+                if let Ok((documents, _)) = search(&without_nan(text.as_bytes()), true) {
+                    found.extend(documents);
+                    path = at;
+                }
             }
             Value::Array(inner) if depth < WRAPPED_MAX => {
                 let inner = inner.into_iter().enumerate().rev();
@@ -175,7 +183,14 @@ fn recovered(clean: &[u8], why: &str) -> Option<Found> {
     })?;
     let mut document = Map::from_iter([(name.to_owned(), jobs)]);
     for name in ["fio version", "global options"] {
-        document.extend(value_of(&clean[..at], name).map(|(_, value)| (name.to_owned(), value)));
+        let quoted = format!("\"{name}\"");
+        let is_there = clean[..at].windows(quoted.len()).any(|window| window == quoted.as_bytes());
+        let value = value_of(&clean[..at], name).map(|(_, value)| (name.to_owned(), value));
+        // Without these options the jobs would be others.
+        if is_there && value.is_none() {
+            return None;
+        }
+        document.extend(value);
     }
     Some((vec![document], vec![format!("the JSON is broken behind its jobs ({why}); they are whole, and are used")]))
 }
@@ -225,19 +240,14 @@ fn without_nan(text: &[u8]) -> Vec<u8> {
     let mut rest = text;
     while let Some((&byte, tail)) = rest.split_first() {
         if !quoted {
-            let word = [&b"-nan"[..], b"nan", b"-inf", b"inf"]
-                .into_iter()
-                .find(|word| rest.len() >= word.len() && rest[..word.len()].eq_ignore_ascii_case(word));
             // Only as a value: behind a colon or a comma.
-            let is_value = word.is_some()
-                && clean
-                    .iter()
-                    .rev()
-                    .find(|byte: &&u8| !byte.is_ascii_whitespace())
-                    .is_some_and(|byte| matches!(byte, b':' | b',' | b'['));
-            if let Some(word) = word.filter(|_| is_value) {
+            let is_value = || {
+                let mut before = clean.iter().rev().filter(|byte: &&u8| !byte.is_ascii_whitespace());
+                before.next().is_some_and(|byte| matches!(byte, b':' | b',' | b'['))
+            };
+            if let Some(length) = not_a_number(rest).filter(|_| is_value()) {
                 clean.extend_from_slice(b"null");
-                rest = &rest[word.len()..];
+                rest = &rest[length..];
                 continue;
             }
         }
@@ -253,6 +263,18 @@ fn without_nan(text: &[u8]) -> Vec<u8> {
         rest = tail;
     }
     clean
+}
+
+/// Most letters of one.
+const NO_NUMBER_MAX: usize = 16;
+
+/// The length of a `nan` or `inf`, as C libraries print them: `-nan`, `-nan(ind)`, `Infinity`, `1.#QNAN0`.
+fn not_a_number(text: &[u8]) -> Option<usize> {
+    let unsigned = text.strip_prefix(b"-").unwrap_or(text);
+    let begins = |word: &[u8]| unsigned.len() >= word.len() && unsigned[..word.len()].eq_ignore_ascii_case(word);
+    let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace();
+    let is_so = [&b"nan"[..], b"inf", b"1.#"].into_iter().any(begins);
+    is_so.then(|| text.iter().take(NO_NUMBER_MAX).position(is_end).unwrap_or(NO_NUMBER_MAX.min(text.len())))
 }
 
 /// A value in which an option that comes twice has both values.
@@ -421,5 +443,33 @@ mod tests {
             assert!(documents(text.as_bytes()).is_err(), "{piece:?}");
         }
         assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn what_c_libraries_print_for_no_number_is_null() {
+        for word in ["nan", "-nan", "-nan(ind)", "NaN", "-inf", "Infinity", "1.#QNAN0", "-1.#IND00"] {
+            let text = FIO.replace("\"iops\" : 7", &format!("\"mean\" : {word}, \"iops\":{word},\n\"all\": [{word}]"));
+            let (documents, _) = documents(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {word}"));
+            assert!(documents[0]["jobs"][0]["read"]["iops"].is_null(), "{word}");
+        }
+    }
+
+    #[test]
+    fn what_a_program_printed_is_read() {
+        let printed = format!("fio: warning\n{FIO}");
+        let kept =
+            json!({"results": [{"rc": 0, "stdout": printed, "stdout_lines": printed.lines().collect::<Vec<_>>()}]});
+        let (found, notes) = documents(kept.to_string().as_bytes()).unwrap();
+        assert_eq!((found.len(), found[0]["jobs"][1]["jobname"].as_str()), (1, Some("b")));
+        assert!(notes[0].contains("results.0.stdout"), "{notes:?}");
+        // A string within a string is not looked into.
+        let deeper = json!({ "log": kept.to_string() });
+        assert!(documents(deeper.to_string().as_bytes()).is_err());
+    }
+
+    #[test]
+    fn jobs_without_their_options_are_not_used() {
+        let damaged = FIO.replace("\"4k\"", "\"4k\",,");
+        assert!(matches!(documents(damaged.as_bytes()), Err(FioJsonError::Broken(_))));
     }
 }
