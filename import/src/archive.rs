@@ -1,6 +1,7 @@
 //! The files of an archive or a folder, read into memory within limits.
 
 use crate::fio_json::FioOutput;
+use crate::zipped;
 use flate2::read::MultiGzDecoder;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,8 +31,10 @@ impl Limits {
 pub enum ArchiveError {
     /// The system's error.
     Io(io::Error),
-    /// It is neither a folder, nor a tar archive, plain or with gzip.
+    /// It is neither a folder, nor a tar archive, plain or with gzip, nor a zip archive.
     NoArchive,
+    /// It is an archive without a file that can be read: why.
+    Unreadable(String),
     /// It is packed with this program, whose form is not read.
     Packed(&'static str),
     /// It holds more than a limit: what, and the limit.
@@ -47,10 +50,11 @@ impl fmt::Display for ArchiveError {
             Self::Packed(with) => {
                 write!(
                     f,
-                    "is packed with {with}, which is not read; unpack it and give the folder, or pack it as .tar.gz"
+                    "is packed with {with}, which is not read; unpack it and give the folder, or pack it as .tar.gz or .zip"
                 )
             }
             Self::NoArchive => f.write_str("is neither a folder nor a tar archive"),
+            Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
             Self::TooMuch(what, most) => write!(f, "holds more than {most} {what}"),
             Self::Path(path) => write!(f, "holds the path {path:?}, which leads out of it"),
         }
@@ -66,8 +70,7 @@ impl From<io::Error> for ArchiveError {
 }
 
 /// How files of other packers begin. Sources: the formats' own descriptions.
-const PACKED: [(&[u8], &str); 6] = [
-    (b"PK\x03\x04", "zip"),
+const PACKED: [(&[u8], &str); 5] = [
     (b"\xfd7zXZ\0", "xz"),
     (b"(\xb5/\xfd", "zstd"),
     (b"BZh", "bzip2"),
@@ -89,13 +92,25 @@ pub struct Contents {
     total_bytes: u64,
 }
 
+impl Contents {
+    /// Notes what is missing; of very many files, the first.
+    pub(crate) fn note(&mut self, note: crate::Note) {
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(note);
+        }
+    }
+}
+
+/// Most notes on single files.
+const NOTES_MAX: usize = 100;
+
 impl From<Files> for Contents {
     fn from(files: Files) -> Self {
         Self { files, ..Self::default() }
     }
 }
 
-/// Reads a folder, a tar archive, or a single output of fio's; the latter two may be compressed with gzip.
+/// Reads a folder, a tar archive, or a single output of fio's; the latter two may be compressed with gzip. Or a zip archive.
 ///
 /// # Errors
 /// It cannot be read at all, or exceeds a limit. A damaged end is a note.
@@ -113,6 +128,9 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Contents, ArchiveError> {
     }
     let is_gzip = magic.starts_with(&[0x1f, 0x8b]);
     let file = std::fs::File::open(path)?;
+    if magic.starts_with(zipped::MAGIC) {
+        return zipped::zip(file, limits);
+    }
     // Headers count too: an archive of nothing but headers must end as well.
     let most = limits.total_bytes + limits.files as u64 * 2048;
     let found = if is_gzip { tar(MultiGzDecoder::new(file).take(most), limits) } else { tar(file.take(most), limits) };
@@ -131,13 +149,16 @@ fn lone(path: &Path, is_gzip: bool, limits: &Limits) -> Option<Contents> {
     Some(Contents::from(Files::from([(name, bytes)])))
 }
 
-/// Reads the bytes of a tar archive that may be compressed with gzip.
+/// Reads the bytes of a tar archive that may be compressed with gzip, or of a zip archive.
 ///
 /// # Errors
 /// As [`read`].
 pub fn of_bytes(bytes: &[u8], limits: &Limits) -> Result<Contents, ArchiveError> {
     let most = limits.total_bytes + limits.files as u64 * 2048;
     let is_gzip = bytes.starts_with(&[0x1f, 0x8b]);
+    if bytes.starts_with(zipped::MAGIC) {
+        return zipped::zip(io::Cursor::new(bytes), limits);
+    }
     if is_gzip { tar(MultiGzDecoder::new(bytes).take(most), limits) } else { tar(bytes.take(most), limits) }
 }
 
@@ -223,7 +244,7 @@ fn tar(reader: impl Read, limits: &Limits) -> Result<Contents, ArchiveError> {
     if contents.files.is_empty() { Err(ArchiveError::NoArchive) } else { Ok(contents) }
 }
 
-fn bounded(reader: impl Read, limits: &Limits) -> Result<Vec<u8>, ArchiveError> {
+pub(crate) fn bounded(reader: impl Read, limits: &Limits) -> Result<Vec<u8>, ArchiveError> {
     let mut bytes = Vec::new();
     reader.take(limits.file_bytes + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limits.file_bytes {
@@ -232,7 +253,7 @@ fn bounded(reader: impl Read, limits: &Limits) -> Result<Vec<u8>, ArchiveError> 
     Ok(bytes)
 }
 
-fn add(contents: &mut Contents, limits: &Limits, name: String, bytes: Vec<u8>) -> Result<(), ArchiveError> {
+pub(crate) fn add(contents: &mut Contents, limits: &Limits, name: String, bytes: Vec<u8>) -> Result<(), ArchiveError> {
     if contents.files.len() >= limits.files {
         return Err(ArchiveError::TooMuch("files", limits.files as u64));
     }
@@ -245,7 +266,7 @@ fn add(contents: &mut Contents, limits: &Limits, name: String, bytes: Vec<u8>) -
 }
 
 /// A path below the archive's root, with `/` between its parts.
-fn name(path: &Path) -> Result<String, ArchiveError> {
+pub(crate) fn name(path: &Path) -> Result<String, ArchiveError> {
     let wrong = || ArchiveError::Path(path.to_string_lossy().into_owned());
     let mut parts = Vec::new();
     for part in path.components() {

@@ -5,6 +5,7 @@ use crate::encoding::plain;
 use crate::fio_json::FioOutput;
 use crate::interrupts::Interrupts;
 use crate::lscpu;
+use crate::zipped;
 use std::fmt;
 
 /// A kind of file that tells of a server.
@@ -48,7 +49,11 @@ impl Kind {
             Self::Softirqs => is_softirqs(&Interrupts::parse(text)),
             Self::Stat => CpuTicks::parse(text).is_some(),
             Self::Lscpu => lscpu::cpus(text).is_some() || lscpu::sockets(text).is_some(),
-            Self::Archive => text.starts_with(&[0x1f, 0x8b]) || text.get(257..262) == Some(b"ustar"),
+            Self::Archive => {
+                text.starts_with(&[0x1f, 0x8b])
+                    || text.starts_with(zipped::MAGIC)
+                    || text.get(257..262) == Some(b"ustar")
+            }
         }
     }
 
@@ -118,5 +123,6 @@ mod tests {
             assert!(found.is_none_or(|kind| kind.is(text.as_bytes())));
         }
         assert_eq!(Kind::of(&[0x1f, 0x8b, 8, 0]), Some(Kind::Archive));
+        assert_eq!(Kind::of(b"PK\x03\x04\x14\0"), Some(Kind::Archive));
     }
 }

@@ -19,6 +19,7 @@ mod json;
 pub mod kind;
 pub mod lscpu;
 mod text_options;
+mod zipped;
 
 /// Something that a reader could not use, for people: what, and where.
 pub type Note = String;
