@@ -43,7 +43,8 @@ fn unquoted(mut line: &str) -> &str {
 /// Whether an interrupt begins here. A name such as `ehci_hcd:usb1` may begin a line too, but no number follows it.
 fn begins(line: &str) -> bool {
     line.split_once(':').is_some_and(|(id, rest)| {
-        let is_number = |word: &str| word.parse::<u64>().is_ok();
+        // Of any size, and as some programs group digits: a line that makes no sense is a line of its own.
+        let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
         !id.trim().contains(char::is_whitespace) && rest.split_whitespace().next().is_some_and(is_number)
     })
 }

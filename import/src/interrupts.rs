@@ -14,6 +14,9 @@
 use crate::Note;
 use crate::broken_lines::Lines;
 use crate::encoding::{self, plain};
+use crate::fio_job::text_of;
+pub use crate::interrupt_line::Line;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Most bytes of a text: 4,096 CPUs with some thousand interrupts.
@@ -34,65 +37,6 @@ pub struct Interrupts {
     pub has_header: bool,
     /// What could not be read.
     pub notes: Vec<Note>,
-}
-
-/// One interrupt.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Line {
-    /// `34`, `NMI`.
-    pub id: String,
-    /// By CPU, as many as the line has.
-    pub counts: Vec<u64>,
-    /// Chip, hardware number, trigger and actions, or what the architecture says of a counter.
-    pub text: String,
-}
-
-impl Line {
-    /// The names of its actions: `nvme0q1`. Empty for an architecture's own counter.
-    ///
-    /// A name may hold spaces; the words before it, chip and hardware number, may not. Where the trigger is printed with
-    /// the hardware number (`1-edge`), the names are behind it; else they are behind the chip and the number. Kernels before
-    /// 2.6.39 print no number with some chips.
-    pub fn actions(&self) -> Vec<&str> {
-        if self.id.parse::<u32>().is_err() {
-            return Vec::new();
-        }
-        let words: Vec<&str> = self.text.split_whitespace().collect();
-        let is_trigger = |word: &&str| {
-            let end = word.rsplit('-').next().unwrap_or(word).to_ascii_lowercase();
-            matches!(end.as_str(), "edge" | "level" | "fasteoi" | "none")
-        };
-        let behind = match words.iter().position(is_trigger) {
-            Some(at) => at + 1,
-            None if words.len() == 2 && words[1].parse::<u64>().is_err() => 1,
-            // A chip's name may have several words: `PCH PCI MSI 17 nvme0q1`.
-            None => words.iter().skip(1).position(|word| word.parse::<u64>().is_ok()).map_or(2, |at| at + 2),
-        };
-        let Some(first) = words.get(behind) else { return Vec::new() };
-        // The names as they are written, spaces included.
-        let start = first.as_ptr() as usize - self.text.as_ptr() as usize;
-        self.text[start..].split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
-    }
-
-    /// The name of the chip: `IR-PCI-MSIX-0000:01:00.0`. None for an architecture's own counter.
-    pub fn chip(&self) -> Option<&str> {
-        self.id.parse::<u32>().ok().and_then(|_| self.text.split_whitespace().next())
-    }
-
-    /// All CPUs together.
-    pub fn total(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, &count| sum.saturating_add(count))
-    }
-
-    /// The NVMe controller and queue of a name such as `nvme0q1`; if the administrator's queue, 0, shares the line, the other one.
-    pub fn nvme_queue(&self) -> Option<(u32, u32)> {
-        let queue_of = |name: &str| {
-            let (controller, queue) = name.strip_prefix("nvme")?.split_once('q')?;
-            Some((controller.parse().ok()?, queue.parse().ok()?))
-        };
-        let queues: Vec<(u32, u32)> = self.actions().into_iter().filter_map(queue_of).collect();
-        queues.iter().find(|(_, queue)| *queue > 0).or(queues.first()).copied()
-    }
 }
 
 impl Interrupts {
@@ -208,13 +152,21 @@ impl Interrupts {
     /// interrupts by id and actions, since a number may have got another device. A count that fell has wrapped at 32 bits
     /// (kernels count in `unsigned int`), or its CPU or interrupt was set up anew: then the later count holds.
     pub fn until(&self, later: &Self) -> Vec<Difference> {
-        let mine: BTreeMap<(&str, Vec<&str>), &Line> =
-            self.lines.iter().map(|line| ((line.id.as_str(), line.actions()), line)).collect();
+        // Of a queue, what stands behind its name is not its own.
+        let key = |line: &Line| {
+            (
+                line.id.clone(),
+                line.nvme_queue(),
+                line.nvme_queue().map_or_else(|| line.actions().join(","), |_| String::new()),
+            )
+        };
+        let mine: BTreeMap<_, &Line> = self.lines.iter().map(|line| (key(line), line)).collect();
         let columns: BTreeMap<u32, usize> = self.cpus.iter().enumerate().map(|(column, &cpu)| (cpu, column)).collect();
         let mut differences = Vec::new();
         for line in &later.lines {
-            let earlier = mine.get(&(line.id.as_str(), line.actions()));
+            let earlier = mine.get(&key(line));
             let mut counts = Vec::with_capacity(line.counts.len());
+            let mut is_anew = false;
             for (column, &count) in line.counts.iter().enumerate() {
                 let cpu = later.cpus.get(column).copied();
                 let before = earlier.and_then(|earlier| {
@@ -224,9 +176,11 @@ impl Interrupts {
                     };
                     earlier.counts.get(column).copied()
                 });
-                counts.push((cpu.unwrap_or(column as u32), rise(before.unwrap_or(0), count)));
+                let rise = rise(before.unwrap_or(0), count);
+                is_anew |= rise.is_none();
+                counts.push((cpu.unwrap_or(column as u32), rise.unwrap_or(count)));
             }
-            differences.push(Difference { line: line.clone(), counts });
+            differences.push(Difference { line: line.clone(), counts, is_anew });
         }
         differences
     }
@@ -239,6 +193,8 @@ pub struct Difference {
     pub line: Line,
     /// CPU and count.
     pub counts: Vec<(u32, u64)>,
+    /// A count fell and did not wrap: the interrupt was set up anew, and what came before that is missing.
+    pub is_anew: bool,
 }
 
 impl Difference {
@@ -248,26 +204,48 @@ impl Difference {
     }
 }
 
-/// From `before` to `after`. See [`Interrupts::until`].
-fn rise(before: u64, after: u64) -> u64 {
+/// From `before` to `after`; none if the count fell and did not wrap. See [`Interrupts::until`].
+fn rise(before: u64, after: u64) -> Option<u64> {
     const WRAP: u64 = 1 << 32;
-    match after.checked_sub(before) {
-        Some(rise) => rise,
-        // A wrap within a measurement begins near the top and ends near the bottom.
-        None if before < WRAP && before > WRAP / 2 && after < WRAP / 2 => after + WRAP - before,
-        None => after,
-    }
+    // A wrap within a measurement begins near the top and ends near the bottom.
+    let has_wrapped = before < WRAP && before > WRAP / 2 && after < WRAP / 2;
+    after.checked_sub(before).or_else(|| has_wrapped.then(|| after + WRAP - before))
 }
 
-/// What `lsirq` of util-linux prints (number, sum of all CPUs, name), in the form of the kernel's file with one CPU.
+/// What `lsirq` and `irqtop` of util-linux print (number, sum of all CPUs, perhaps the last rise, name), also with `-J`, in the
+/// form of the kernel's file with one CPU.
 fn of_lsirq(text: &str) -> Option<String> {
-    let is_head = |line: &&str| line.split_whitespace().eq(["IRQ", "TOTAL", "NAME"]);
-    let (_, lines) = text.split_once(text.lines().find(is_head)?)?;
+    let is_head = |line: &&str| {
+        let mut names = line.split_whitespace().filter(|name| *name != "DELTA");
+        names.by_ref().take(3).eq(["IRQ", "TOTAL", "NAME"]) && names.next().is_none()
+    };
+    let Some(head) = text.lines().find(is_head) else { return of_lsirq_json(text) };
+    let (_, lines) = text.split_once(head)?;
+    let has_delta = head.contains("DELTA");
     let whole = |line: &str| {
         let (id, rest) = line.trim().split_once(char::is_whitespace)?;
-        Some(format!("{id}: {}\n", rest.trim_start()))
+        let (total, rest) = rest.trim_start().split_once(char::is_whitespace)?;
+        let name = if has_delta { rest.trim_start().split_once(char::is_whitespace)?.1 } else { rest };
+        Some(format!("{id}: {total} {}\n", name.trim_start()))
     };
     Some(format!("CPU0\n{}", lines.lines().filter_map(whole).collect::<String>()))
+}
+
+/// Most bytes of JSON, which takes many times as much memory.
+const JSON_BYTES_MAX: usize = 4 << 20;
+
+fn of_lsirq_json(text: &str) -> Option<String> {
+    let is_json = text.trim_start().starts_with('{') && text.contains("\"interrupts\"");
+    if !is_json || text.len() > JSON_BYTES_MAX {
+        return None;
+    }
+    let document: Value = serde_json::from_str(text).ok()?;
+    let line = |entry: &Value| {
+        let of = |name: &str| entry.get(name).map(|value| text_of(value).replace(char::is_control, " "));
+        Some(format!("{}: {} {}\n", of("irq")?, of("total")?, of("name").unwrap_or_default()))
+    };
+    let lines: String = document.get("interrupts")?.as_array()?.iter().filter_map(line).collect();
+    Some(format!("CPU0\n{lines}"))
 }
 
 fn cpu_number(word: &str) -> Option<u32> {
@@ -356,6 +334,13 @@ Err:          0
         assert_eq!((found.lines[0].total(), found.lines[0].nvme_queue()), (823, Some((0, 1))));
         assert_eq!((found.lines[0].chip(), found.lines[1].chip()), (Some("IR-PCI-MSI"), None));
         assert!(!found.has_header && Interrupts::parse(X86.as_bytes()).has_header);
+        let json = r#"{"interrupts": [{"irq": "129", "total": 823, "delta": 9, "name": "IR-PCI-MSI 524289-edge nvme0q1"},
+            {"irq": "LOC", "total": "81624", "name": "Local timer interrupts"}, {"irq": 9}]}"#;
+        let top = "irqtop | total: 9 delta: 1\n\n IRQ TOTAL DELTA NAME\n129 823 9 IR-PCI-MSI 524289-edge nvme0q1\nLOC 81624 1 Local timer interrupts\n";
+        for text in [json, top] {
+            let of_text = Interrupts::parse(text.as_bytes());
+            assert_eq!((of_text.lines, of_text.has_header), (found.lines.clone(), false), "{text}");
+        }
     }
 
     #[test]
@@ -365,6 +350,9 @@ Err:          0
         let differences = before.until(&Interrupts::parse(later.as_bytes()));
         assert_eq!(differences[0].counts, [(0, 10), (3, 10), (4, 2)], "a wrap, a rise, a new CPU");
         assert_eq!(differences[1].total(), 1 + 1 + 9);
+        assert!(differences.iter().all(|one| !one.is_anew));
+        let anew = before.until(&Interrupts::parse(b"CPU1\n 34: 3 IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\n"));
+        assert_eq!((anew[0].total(), anew[0].is_anew), (3, true));
     }
 
     #[test]
@@ -375,32 +363,33 @@ Err:          0
     }
 
     #[test]
-    fn names_stand_behind_what_each_kernel_prints() {
-        for (text, actions) in [
-            ("PCI-MSI-edge      nvme0q1", &["nvme0q1"][..]),
-            ("PCI-MSI-X  nvme0q1", &["nvme0q1"]),
-            ("xen-pirq    -msi-x     nvme0q1", &["nvme0q1"]),
-            ("xen-dyn-event     blkif", &["blkif"]),
-            ("nwl_pcie:msi 524289 Edge      nvme0q1", &["nvme0q1"]),
-            ("SiFive PLIC  10 Edge      virtio0", &["virtio0"]),
-            ("GIC-0  27", &[]),
-            ("IO-APIC-fasteoi   ehci_hcd:usb1, eth0", &["ehci_hcd:usb1", "eth0"]),
-        ] {
-            let found = Interrupts::parse(format!("CPU0\n 34: 7 {text}\n").as_bytes());
-            assert_eq!(found.lines[0].actions(), actions, "{text}");
-        }
-        let windows: Vec<u8> =
-            "\u{feff}CPU0\r\n 34: 7 PCI-MSI 1-edge nvme0q1\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
-        assert_eq!(Interrupts::parse(&windows).lines[0].nvme_queue(), Some((0, 1)));
-    }
-
-    #[test]
     fn what_is_damaged_is_noted() {
         let none = Interrupts::parse(b"34: 1 2 x\n");
         assert!(none.lines.is_empty() && none.notes[0].contains("no line names CPUs"), "{:?}", none.notes);
         let cut = Interrupts::parse(b"junk\n CPU0 CPU1\n 34: 1 2 PCI-MSI 1-edge nvme0q1\n 35: 1\n36\n CPU0\n 34: 9");
         assert_eq!(cut.lines.len(), 2, "{:?}", cut.lines);
         assert_eq!(cut.notes.len(), 3, "{:?}", cut.notes);
+    }
+
+    #[test]
+    fn what_stands_behind_the_lines_is_not_theirs() {
+        let at = |count: u32, behind: &str| {
+            let lines: String =
+                (1..4).map(|at| format!(" 4{at}:  {count}  0  IR-PCI-MSI  {at}-edge  nvme0q{at}\n")).collect();
+            Interrupts::parse(format!("      CPU0  CPU1\n{lines}{behind}").as_bytes())
+        };
+        let before = at(100, "");
+        for behind in [
+            "root@host:~# ",
+            "$",
+            "\u{fffd}\u{fffd}\n",
+            " 99: 99999999999999999999 1 PCI-MSI 2-edge x\n",
+            " 99: 1,234 1 PCI-MSI 2-edge x\n",
+        ] {
+            let totals: Vec<_> =
+                before.until(&at(107, behind)).iter().map(|one| (one.line.nvme_queue(), one.total())).collect();
+            assert_eq!(totals, [1, 2, 3].map(|at| (Some((0, at)), 7)), "{behind}");
+        }
     }
 
     #[test]
@@ -416,52 +405,6 @@ Err:          0
         // Columns that somebody left out are no columns.
         let elided = Interrupts::parse(b"40: 0 5 ... IR-PCI-MSI 1-edge nvme0q1\n41: 7 IR-PCI-MSI 2-edge nvme0q2\n");
         assert!(elided.lines.is_empty(), "{elided:?}");
-    }
-
-    #[test]
-    fn architectures_without_numbers_and_with_their_own_chips() {
-        let s390 = "           CPU0       CPU1\nEXT:        12         13\nI/O:          4          5\nAIO:  1  2\nCLK:  9  9   [EXT] Clock Comparator\n  \
-                    3:  7  8  PCI-MSI  0-edge  nvme0q0\n";
-        let found = Interrupts::parse(s390.as_bytes());
-        assert_eq!((found.lines.len(), found.notes.len()), (5, 0), "{found:?}");
-        assert_eq!((found.line("I/O").unwrap().total(), found.line("3").unwrap().nvme_queue()), (9, Some((0, 0))));
-        for (text, name) in [
-            ("PCH-MSI-0000:01:00.0   3  nvme0q3", "nvme0q3"),
-            ("MPIC  254 Edge  nvme0q3", "nvme0q3"),
-            ("RISC-V INTC  13 Edge  nvme0q3", "nvme0q3"),
-            ("PCI-MSIX-0000:00:02.0   3 Edge  nvme0q3", "nvme0q3"),
-            ("Hyper-V PCIe MSI 1073741824-edge      nvme0q3", "nvme0q3"),
-            ("MIPS  7  timer", "timer"),
-            ("Dummy  0  spread out name", "spread out name"),
-        ] {
-            let found = Interrupts::parse(format!("CPU0\n 34: 7 {text}\n").as_bytes());
-            assert_eq!(found.lines[0].actions(), [name], "{text}");
-        }
-    }
-
-    #[test]
-    fn chips_whose_names_have_blanks_and_counters_in_brackets() {
-        let of = |line: &str| {
-            let found = Interrupts::parse(format!("           CPU0       CPU8\n{line}\n").as_bytes());
-            assert!(found.notes.is_empty(), "{line}: {:?}", found.notes);
-            found.lines[0].nvme_queue()
-        };
-        for line in [
-            " 20:       1000          0  SiFive PLIC  12 Edge      nvme0q1",
-            " 21:       1000          0  PCI-MSIX-0000:01:00.0   1 Edge      nvme0q1",
-            " 21:       1000          0  XIVE-IRQ 1048578 Edge      nvme0q1",
-            " 22:       1000          0  XICS 4113 Level     nvme0q1",
-            "  3:      12000          0  PCI-MSI   nvme0q1",
-            " 25:       1000          0  ITS-PCI-MSIX-0000:01:00.0   1 Edge      nvme0q1",
-            "163:       1000          0  sun4v  -msi   nvme0q1",
-        ] {
-            assert_eq!(of(line), Some((0, 1)), "{line}");
-        }
-        for line in
-            ["CLK:        100         90   [EXT] Clock Comparator", "I/O:        300        100", "BAD:          0"]
-        {
-            assert_eq!(of(line), None, "{line}");
-        }
     }
 
     #[test]

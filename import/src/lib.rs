@@ -14,6 +14,7 @@ mod fio_job;
 pub mod fio_json;
 mod fio_terse;
 pub mod fio_text;
+mod interrupt_line;
 pub mod interrupts;
 mod json;
 pub mod kind;

@@ -1,13 +1,14 @@
 //! The measurements of a server: each a job, fio's output, and the kernel's counters before and after.
 
 use super::agrees;
+use super::delivery::Delivered;
 use super::job;
 use crate::fio::{self, FioJob, Variables};
 use crate::input::InputError;
 use hal::CpuSet;
 use import::cpu_time::{CpuTicks, uptime_s};
 use import::fio_json::FioOutput;
-use import::interrupts::{Difference, Interrupts};
+use import::interrupts::Interrupts;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One job that ran on the server.
@@ -27,17 +28,6 @@ pub struct Measurement {
     pub interrupts: Option<Delivered>,
     /// CPUs that were online, if `/proc/interrupts` names them.
     pub online: Option<u32>,
-}
-
-/// The interrupts between two readings.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Delivered {
-    /// Of NVMe queues, a second; none if the readings say no time.
-    pub per_second: Option<f64>,
-    /// NVMe queues that had one.
-    pub vectors: usize,
-    /// How they came: the name of a variant.
-    pub delivery: &'static str,
 }
 
 /// All that is known of a server.
@@ -104,22 +94,10 @@ impl Measurement {
         let named = readings.iter().flatten().filter(|reading| reading.has_header);
         let online = named.map(|reading| reading.cpus.len() as u32).max();
         let interrupts = readings.and_then(|[before, after]| {
-            notes.extend(before.notes.iter().chain(&after.notes).map(|note| format!("{name}: interrupts: {note}")));
-            if before.is_behind(&after) {
-                notes.push(format!("{name}: interrupts: the counts fall: the two readings are not in their order"));
-                return None;
-            }
-            let found = delivered(&before.until(&after), seconds.filter(|seconds| *seconds > 0.0));
-            let is_part = [&before, &after].iter().any(|reading| reading.lines.iter().all(|line| line.chip().is_some()));
-            if is_part && found.as_ref().is_some_and(|found| found.delivery == "remapped") {
-                notes.push(format!(
-                    "{name}: interrupts: the kernel's own counters are missing: a line PMN would tell posted messages from remapped ones, which are assumed"
-                ));
-            }
-            if found.is_none() {
-                notes.push(format!("{name}: no interrupt of an NVMe queue (nvme0q1) came between the readings"));
-            }
-            found
+            let mut found = Vec::new();
+            let delivered = Delivered::between(&before, &after, seconds.filter(|seconds| *seconds > 0.0), &mut found);
+            notes.extend(found.into_iter().map(|note| format!("{name}: {note}")));
+            delivered
         });
         let cpu =
             parts.stat.and_then(|[before, after]| CpuTicks::parse(before)?.shares_until(&CpuTicks::parse(after)?));
@@ -206,23 +184,6 @@ pub(super) fn sections(file: &str, text: &str, cpus: u32) -> Result<Vec<FioJob>,
     let (_, errors) = variables.expand(&mut sections);
     errors.into_iter().next().map_or(Ok(()), Err)?;
     fio::jobs(file, &sections, &[]).map(|(jobs, _)| jobs)
-}
-
-/// The interrupts of NVMe queues in a difference; none if there are none.
-fn delivered(differences: &[Difference], seconds: Option<f64>) -> Option<Delivered> {
-    // The admin queue, 0, has no I/O.
-    let is_queue = |difference: &&Difference| difference.line.nvme_queue().is_some_and(|(_, queue)| queue > 0);
-    let queues: Vec<&Difference> = differences.iter().filter(is_queue).filter(|queue| queue.total() > 0).collect();
-    let first = queues.first()?;
-    let notifications = differences.iter().find(|difference| difference.line.id == "PMN").map_or(0, Difference::total);
-    let chip = first.line.chip().unwrap_or_default();
-    let delivery = match () {
-        () if notifications > 0 => "posted",
-        () if chip.starts_with("IR-") || chip.starts_with("ITS") => "remapped",
-        () => "plain",
-    };
-    let count: u64 = queues.iter().map(|queue| queue.total()).sum();
-    Some(Delivered { per_second: seconds.map(|seconds| count as f64 / seconds), vectors: queues.len(), delivery })
 }
 
 impl Server {
@@ -378,26 +339,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_delivery_is_what_the_kernel_counts() {
-        let of = |chip: &str, notifications: u32| {
-            let at = |count: u32, pmn: u32| {
-                format!("CPU0 CPU1\n 40: 0 {count} {chip} 1-edge nvme0q1\n PMN: {pmn} 0 Posted\n")
-            };
-            let (before, after) = (at(5, 9), at(2005, 9 + notifications));
-            let parts = Parts {
-                fio: FIO.as_bytes(),
-                interrupts: Some([before.as_bytes(), after.as_bytes()]),
-                uptime: Some([b"10.0 1", b"12.0 1"]),
-                ..Parts::default()
-            };
-            Measurement::read("x", &parts).unwrap().0.interrupts.unwrap()
-        };
-        assert_eq!(of("IR-PCI-MSIX", 0), Delivered { per_second: Some(1000.0), vectors: 1, delivery: "remapped" });
-        assert_eq!(of("PCI-MSIX", 0).delivery, "plain");
-        assert_eq!(of("IR-PCI-MSIX", 7).delivery, "posted");
-    }
-
-    #[test]
     fn threads_and_drives_are_those_of_the_sections() {
         // fio printed no options that could stand in for a wrong job file.
         let fio = FIO.replace("options", "remarks");
@@ -408,16 +349,6 @@ pub(super) mod tests {
         let two = "[global]\nnumjobs=4\nfilename=/dev/a\n[a]\nrw=read\n[b]\nnumjobs = 2\nfilename=/dev/a:/dev/b\n";
         assert_eq!(of(two), Ok((6, 2)));
         assert!(of("[a]\nnumjobs=x\n").is_err_and(|error| error.starts_with("x: x.fio:2: numjobs: `x`")));
-    }
-
-    #[test]
-    fn readings_that_are_swapped_say_nothing() {
-        let at = |count: u32| format!("CPU0\n 40: {count} IR-PCI-MSIX 1-edge nvme0q1\n");
-        let (more, fewer) = (at(9), at(5));
-        let interrupts = Some([more.as_bytes(), fewer.as_bytes()]);
-        let parts = Parts { fio: FIO.as_bytes(), interrupts, ..Parts::default() };
-        let (found, notes) = Measurement::read("x", &parts).unwrap();
-        assert!(found.interrupts.is_none() && notes.len() == 1 && notes[0].contains("not in their order"), "{notes:?}");
     }
 
     #[test]

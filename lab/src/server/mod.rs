@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `gather.rs` | the measurements of files |
 //! | `archived.rs` | the measurements of an archive, or of a folder |
+//! | `delivery.rs` | how the interrupts of a measurement's drives came |
 //! | `facts.rs` | what the kernel says of the hardware: no fit needed |
 //! | `choose.rs` | which of many measurements are fitted |
 //! | `agrees.rs` | whether a job's options can have made what fio measured |
@@ -17,6 +18,7 @@ mod agrees;
 mod archived;
 pub mod choose;
 mod cost;
+pub mod delivery;
 pub mod facts;
 pub mod fit;
 pub mod gather;

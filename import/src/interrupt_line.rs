@@ -1,0 +1,170 @@
+//! A line of `/proc/interrupts`: its counts, its chip and the names of its actions.
+
+/// One interrupt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// `34`, `NMI`.
+    pub id: String,
+    /// By CPU, as many as the line has.
+    pub counts: Vec<u64>,
+    /// Chip, hardware number, trigger and actions, or what the architecture says of a counter.
+    pub text: String,
+}
+
+impl Line {
+    /// The names of its actions: `nvme0q1`. Empty for an architecture's own counter.
+    ///
+    /// A name may hold spaces; the words before it, chip and hardware number, may not. Where the trigger is printed with
+    /// the hardware number (`1-edge`), the names are behind it; else they are behind the chip and the number. Kernels before
+    /// 2.6.39 print no number with some chips.
+    pub fn actions(&self) -> Vec<&str> {
+        if self.id.parse::<u32>().is_err() {
+            return Vec::new();
+        }
+        let words: Vec<&str> = self.text.split_whitespace().collect();
+        let is_trigger = |word: &&str| {
+            let end = word.rsplit('-').next().unwrap_or(word).to_ascii_lowercase();
+            matches!(end.as_str(), "edge" | "level" | "fasteoi" | "none")
+        };
+        let behind = match words.iter().position(is_trigger) {
+            Some(at) => at + 1,
+            None if words.len() == 2 && words[1].parse::<u64>().is_err() => 1,
+            // A chip's name may have several words: `PCH PCI MSI 17 nvme0q1`.
+            None => words.iter().skip(1).position(|word| word.parse::<u64>().is_ok()).map_or(2, |at| at + 2),
+        };
+        let Some(first) = words.get(behind) else { return Vec::new() };
+        // The names as they are written, spaces included.
+        let start = first.as_ptr() as usize - self.text.as_ptr() as usize;
+        self.text[start..].split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
+    }
+
+    /// The name of the chip: `IR-PCI-MSIX-0000:01:00.0`. None for an architecture's own counter.
+    pub fn chip(&self) -> Option<&str> {
+        self.id.parse::<u32>().ok().and_then(|_| self.text.split_whitespace().next())
+    }
+
+    /// Whether its device is behind Intel's Volume Management Device: its chip is `VMD-MSI` or, since 6.17,
+    /// `VMD-PCI-MSIX-10000:01:00.0`; a VMD that passes messages on leaves the domain alone, `PCI-MSIX-10000:01:00.0`.
+    /// Source: Linux, `drivers/pci/controller/vmd.c`; its domains begin behind those that firmware can give.
+    pub fn is_behind_vmd(&self) -> bool {
+        let domain = |chip: &str| u64::from_str_radix(chip.rsplit('-').next()?.split_once(':')?.0, 16).ok();
+        let is_beyond = |chip: &str| domain(chip).is_some_and(|domain| domain > 0xffff);
+        self.is_called_by_vmd() || self.chip().is_some_and(is_beyond)
+    }
+
+    /// Whether the VMD's own interrupt comes in place of this one, and its handler calls this one's.
+    pub fn is_called_by_vmd(&self) -> bool {
+        self.chip().is_some_and(|chip| chip.starts_with("VMD-"))
+    }
+
+    /// Whether it is such a device's own: `vmd0`, and `vmd` before 5.17.
+    pub fn is_vmd(&self) -> bool {
+        let is_number = |rest: &str| rest.is_empty() || rest.parse::<u32>().is_ok();
+        self.actions().iter().any(|name| name.strip_prefix("vmd").is_some_and(is_number))
+    }
+
+    /// All CPUs together.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, &count| sum.saturating_add(count))
+    }
+
+    /// The NVMe controller and queue of a name such as `nvme0q1`; if the administrator's queue, 0, shares the line, the other one.
+    pub fn nvme_queue(&self) -> Option<(u32, u32)> {
+        let queue_of = |name: &str| {
+            // A shell's prompt may stand behind the last line.
+            let (controller, queue) = name.split_whitespace().next()?.strip_prefix("nvme")?.split_once('q')?;
+            Some((controller.parse().ok()?, queue.parse().ok()?))
+        };
+        let queues: Vec<(u32, u32)> = self.actions().into_iter().filter_map(queue_of).collect();
+        queues.iter().find(|(_, queue)| *queue > 0).or(queues.first()).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::interrupts::Interrupts;
+
+    #[test]
+    fn names_stand_behind_what_each_kernel_prints() {
+        for (text, actions) in [
+            ("PCI-MSI-edge      nvme0q1", &["nvme0q1"][..]),
+            ("PCI-MSI-X  nvme0q1", &["nvme0q1"]),
+            ("xen-pirq    -msi-x     nvme0q1", &["nvme0q1"]),
+            ("xen-dyn-event     blkif", &["blkif"]),
+            ("nwl_pcie:msi 524289 Edge      nvme0q1", &["nvme0q1"]),
+            ("SiFive PLIC  10 Edge      virtio0", &["virtio0"]),
+            ("GIC-0  27", &[]),
+            ("IO-APIC-fasteoi   ehci_hcd:usb1, eth0", &["ehci_hcd:usb1", "eth0"]),
+        ] {
+            let found = Interrupts::parse(format!("CPU0\n 34: 7 {text}\n").as_bytes());
+            assert_eq!(found.lines[0].actions(), actions, "{text}");
+        }
+        let windows: Vec<u8> =
+            "\u{feff}CPU0\r\n 34: 7 PCI-MSI 1-edge nvme0q1\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(Interrupts::parse(&windows).lines[0].nvme_queue(), Some((0, 1)));
+    }
+
+    #[test]
+    fn architectures_without_numbers_and_with_their_own_chips() {
+        let s390 = "           CPU0       CPU1\nEXT:        12         13\nI/O:          4          5\nAIO:  1  2\nCLK:  9  9   [EXT] Clock Comparator\n  \
+                    3:  7  8  PCI-MSI  0-edge  nvme0q0\n";
+        let found = Interrupts::parse(s390.as_bytes());
+        assert_eq!((found.lines.len(), found.notes.len()), (5, 0), "{found:?}");
+        assert_eq!((found.line("I/O").unwrap().total(), found.line("3").unwrap().nvme_queue()), (9, Some((0, 0))));
+        for (text, name) in [
+            ("PCH-MSI-0000:01:00.0   3  nvme0q3", "nvme0q3"),
+            ("MPIC  254 Edge  nvme0q3", "nvme0q3"),
+            ("RISC-V INTC  13 Edge  nvme0q3", "nvme0q3"),
+            ("PCI-MSIX-0000:00:02.0   3 Edge  nvme0q3", "nvme0q3"),
+            ("Hyper-V PCIe MSI 1073741824-edge      nvme0q3", "nvme0q3"),
+            ("MIPS  7  timer", "timer"),
+            ("Dummy  0  spread out name", "spread out name"),
+        ] {
+            let found = Interrupts::parse(format!("CPU0\n 34: 7 {text}\n").as_bytes());
+            assert_eq!(found.lines[0].actions(), [name], "{text}");
+        }
+    }
+
+    #[test]
+    fn chips_whose_names_have_blanks_and_counters_in_brackets() {
+        let of = |line: &str| {
+            let found = Interrupts::parse(format!("           CPU0       CPU8\n{line}\n").as_bytes());
+            assert!(found.notes.is_empty(), "{line}: {:?}", found.notes);
+            found.lines[0].nvme_queue()
+        };
+        for line in [
+            " 20:       1000          0  SiFive PLIC  12 Edge      nvme0q1",
+            " 21:       1000          0  PCI-MSIX-0000:01:00.0   1 Edge      nvme0q1",
+            " 21:       1000          0  XIVE-IRQ 1048578 Edge      nvme0q1",
+            " 22:       1000          0  XICS 4113 Level     nvme0q1",
+            "  3:      12000          0  PCI-MSI   nvme0q1",
+            " 25:       1000          0  ITS-PCI-MSIX-0000:01:00.0   1 Edge      nvme0q1",
+            "163:       1000          0  sun4v  -msi   nvme0q1",
+        ] {
+            assert_eq!(of(line), Some((0, 1)), "{line}");
+        }
+        for line in
+            ["CLK:        100         90   [EXT] Clock Comparator", "I/O:        300        100", "BAD:          0"]
+        {
+            assert_eq!(of(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_behind_a_vmd_is_told_from_the_vmd() {
+        for (text, expected) in [
+            ("VMD-MSI  126  nvme0q1", (true, true, false)),
+            ("VMD-MSI nvme0q1", (true, true, false)),
+            ("VMD-PCI-MSIX-10000:01:00.0    1-edge      nvme0q1", (true, true, false)),
+            ("IR-PCI-MSIX-10001:01:00.0    1-edge      nvme0q1", (true, false, false)),
+            ("IR-PCI-MSIX-ffff:01:00.0    1-edge      nvme0q1", (false, false, false)),
+            ("IR-PCI-MSI 229376-edge      vmd0", (false, false, true)),
+            ("PCI-MSI 229376-edge      vmd", (false, false, true)),
+            ("PCI-MSI 229376-edge      vmdq0x, vmxnet3", (false, false, false)),
+        ] {
+            let found = Interrupts::parse(format!("CPU0\n 34: 7 {text}\n").as_bytes());
+            let line = &found.lines[0];
+            assert_eq!((line.is_behind_vmd(), line.is_called_by_vmd(), line.is_vmd()), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! How the interrupts of a measurement's drives came: from two readings of `/proc/interrupts`.
+
+use import::interrupts::{Difference, Interrupts};
+use std::collections::BTreeSet;
+
+/// The interrupts between two readings.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Delivered {
+    /// Of NVMe queues, a second; none if the readings say no time.
+    pub per_second: Option<f64>,
+    /// NVMe queues that had one.
+    pub vectors: usize,
+    /// How they came: the name of a variant.
+    pub delivery: &'static str,
+}
+
+impl Delivered {
+    /// The interrupts of NVMe queues between two readings. What the readings lack, and what is taken in its place, are notes.
+    pub(super) fn between(
+        before: &Interrupts,
+        after: &Interrupts,
+        seconds: Option<f64>,
+        notes: &mut Vec<String>,
+    ) -> Option<Self> {
+        notes.extend(before.notes.iter().chain(&after.notes).map(|note| format!("interrupts: {note}")));
+        if before.is_behind(after) {
+            notes.push("interrupts: the counts fall: the two readings are not in their order".to_owned());
+            return None;
+        }
+        let found = delivered(&before.until(after), seconds, notes)?;
+        let is_part = [before, after].iter().any(|reading| reading.lines.iter().all(|line| line.chip().is_some()));
+        if is_part && found.delivery == "remapped" {
+            notes.push(
+                "interrupts: the kernel's own counters are missing: a line PMN would tell posted messages from remapped ones, which are assumed"
+                    .to_owned(),
+            );
+        }
+        Some(found)
+    }
+}
+
+/// Most interrupts that a note names.
+const NAMED_MAX: usize = 8;
+
+/// The interrupts of NVMe queues in a difference; none if there are none.
+fn delivered(differences: &[Difference], seconds: Option<f64>, notes: &mut Vec<String>) -> Option<Delivered> {
+    // The admin queue, 0, has no I/O.
+    let is_queue = |difference: &&Difference| difference.line.nvme_queue().is_some_and(|(_, queue)| queue > 0);
+    let queues: Vec<&Difference> = differences.iter().filter(is_queue).filter(|queue| queue.total() > 0).collect();
+    if queues.is_empty() {
+        notes.push("no interrupt of an NVMe queue (nvme0q1) came between the readings".to_owned());
+        return None;
+    }
+    let (called, own): (Vec<&Difference>, Vec<_>) =
+        queues.iter().copied().partition(|queue| queue.line.is_called_by_vmd());
+    let passed: Vec<&Difference> = own.iter().copied().filter(|queue| queue.line.is_behind_vmd()).collect();
+    if !passed.is_empty() {
+        notes.push(format!("{}: it passes their interrupts on, which are counted as they are", behind_vmd(&passed)));
+    }
+    let of_vmd = if called.is_empty() { Vec::new() } else { of_vmd(differences, &called, notes) };
+    let interrupts: Vec<&Difference> = own.iter().chain(&of_vmd).copied().collect();
+    let first = interrupts.first()?;
+    let notifications = differences.iter().find(|difference| difference.line.id == "PMN").map_or(0, Difference::total);
+    let chip = first.line.chip().unwrap_or_default();
+    let delivery = match () {
+        () if notifications > 0 => "posted",
+        // `vIR-` is the unit of a guest.
+        () if ["IR-", "vIR-", "ITS"].iter().any(|start| chip.starts_with(start)) => "remapped",
+        () => "plain",
+    };
+    let anew: Vec<&str> =
+        interrupts.iter().filter(|one| one.is_anew).map(|one| one.line.id.as_str()).take(NAMED_MAX).collect();
+    if !anew.is_empty() {
+        notes.push(format!(
+            "interrupts: counts of {} fell between the readings: they were set up anew, and how many came is not known",
+            anew.join(", ")
+        ));
+    }
+    let seconds = seconds.filter(|_| anew.is_empty());
+    let count: u64 = interrupts.iter().fold(0, |sum, one| sum.saturating_add(one.total()));
+    Some(Delivered { per_second: seconds.map(|seconds| count as f64 / seconds), vectors: queues.len(), delivery })
+}
+
+/// The interrupts of Intel's VMD in place of those of the queues that its handler calls. The queues share the VMD's vectors,
+/// and the handler calls all queues of a vector at each interrupt: their counts are not those of interrupts.
+fn of_vmd<'a>(differences: &'a [Difference], called: &[&Difference], notes: &mut Vec<String>) -> Vec<&'a Difference> {
+    let found: Vec<&Difference> = differences.iter().filter(|one| one.line.is_vmd() && one.total() > 0).collect();
+    let how = match found.is_empty() {
+        true => "no interrupt of the VMD itself (vmd0) came between the readings, and theirs are not used",
+        false => "the VMD's own interrupts are counted in place of theirs; what its handler costs is not modelled",
+    };
+    notes.push(format!("{}: {how}", behind_vmd(called)));
+    found
+}
+
+/// The drives of queues behind a VMD, for a note.
+fn behind_vmd(queues: &[&Difference]) -> String {
+    let controllers: BTreeSet<u32> =
+        queues.iter().filter_map(|queue| queue.line.nvme_queue()).map(|(at, _)| at).collect();
+    let names: Vec<String> = controllers.iter().map(|at| format!("nvme{at}")).collect();
+    format!("interrupts: {} behind Intel's VMD ({})", names.join(", "), queues[0].line.chip().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gather::tests::FIO;
+    use super::super::gather::{Measurement, Parts};
+    use super::*;
+
+    fn of_lines(before: &str, after: &str) -> (Option<Delivered>, String) {
+        let [before, after] = [before, after].map(|lines| format!("CPU0 CPU1\n{lines}"));
+        let parts = Parts {
+            fio: FIO.as_bytes(),
+            interrupts: Some([before.as_bytes(), after.as_bytes()]),
+            uptime: Some([b"10.0 1", b"12.0 1"]),
+            ..Parts::default()
+        };
+        let (found, notes) = Measurement::read("x", &parts).unwrap();
+        (found.interrupts, notes.join("\n"))
+    }
+
+    #[test]
+    fn the_delivery_is_what_the_kernel_counts() {
+        let of = |chip: &str, notifications: u32| {
+            let at = |count: u32, pmn: u32| format!(" 40: 0 {count} {chip} 1-edge nvme0q1\n PMN: {pmn} 0 Posted\n");
+            of_lines(&at(5, 9), &at(2005, 9 + notifications)).0.unwrap()
+        };
+        assert_eq!(of("IR-PCI-MSIX", 0), Delivered { per_second: Some(1000.0), vectors: 1, delivery: "remapped" });
+        assert_eq!(of("PCI-MSIX", 0).delivery, "plain");
+        assert_eq!(of("vIR-PCI-MSIX-0000:01:00.0", 0).delivery, "remapped");
+        assert_eq!(of("IR-PCI-MSIX", 7).delivery, "posted");
+    }
+
+    #[test]
+    fn drives_behind_a_vmd_have_its_interrupts() {
+        let of = |of_vmd: &str, of_queue: &str, pmn: u32| {
+            let at = |count: u32, pmn: u32| {
+                let queues: String =
+                    (1..4).map(|queue| format!(" {}: {count} 0 {of_queue} nvme2q{queue}\n", 50 + queue)).collect();
+                format!(" 40: 0 {count} {of_vmd}\n{queues} PMN: {pmn} 0 Posted\n")
+            };
+            of_lines(&at(5, 9), &at(2005, 9 + pmn))
+        };
+        for (of_vmd, of_queue, pmn, delivery) in [
+            ("IR-PCI-MSIX-0000:64:00.5 1-edge vmd0", "VMD-PCI-MSIX-10000:01:00.0 1-edge", 0, "remapped"),
+            ("IR-PCI-MSI 229376-edge vmd0", "VMD-MSI 126", 4, "posted"),
+            ("PCI-MSI 229376-edge vmd", "VMD-MSI", 0, "plain"),
+        ] {
+            let (found, notes) = of(of_vmd, of_queue, pmn);
+            let expected = Delivered { per_second: Some(1000.0), vectors: 3, delivery };
+            assert_eq!(found, Some(expected), "{of_vmd}: {notes}");
+            assert!(notes.contains("nvme2 behind Intel's VMD (VMD-"), "{notes}");
+        }
+        let (found, notes) = of("IR-PCI-MSI 7-edge eth0", "VMD-MSI 126", 0);
+        assert!(found.is_none() && notes.contains("no interrupt of the VMD itself"), "{notes}");
+        // A VMD that passes messages on unchanged.
+        let (found, notes) = of("IR-PCI-MSI 229376-edge eth0", "IR-PCI-MSIX-10000:01:00.0 1-edge", 0);
+        assert_eq!(found.unwrap().per_second, Some(3000.0));
+        assert!(notes.contains("nvme2 behind Intel's VMD (IR-PCI-MSIX-10000:01:00.0): it passes"), "{notes}");
+    }
+
+    #[test]
+    fn counts_that_fell_are_no_rate() {
+        let at = |of_first: u32, of_others: u32| {
+            let others: String =
+                (2..5).map(|at| format!(" 4{at}: {of_others} 0 IR-PCI-MSIX {at}-edge nvme0q{at}\n")).collect();
+            format!(" 41: {of_first} 0 IR-PCI-MSIX 1-edge nvme0q1\n{others} LOC: {of_others} 0 Local\n")
+        };
+        let (found, notes) = of_lines(&at(900, 5), &at(7, 2005));
+        assert_eq!(found, Some(Delivered { per_second: None, vectors: 4, delivery: "remapped" }));
+        assert!(notes.contains("counts of 41 fell"), "{notes}");
+    }
+
+    #[test]
+    fn readings_that_are_swapped_say_nothing() {
+        let at = |count: u32| format!(" 40: {count} 0 IR-PCI-MSIX 1-edge nvme0q1\n");
+        let (found, notes) = of_lines(&at(9), &at(5));
+        assert!(found.is_none() && notes.lines().count() == 1 && notes.contains("not in their order"), "{notes:?}");
+    }
+}
