@@ -8,8 +8,19 @@ use crate::input::{InputError, Problem, Warning};
 pub const ENGINE_DEFAULT: &str = "psync";
 
 /// The engines that are modelled.
-pub const ENGINES: [&str; 9] =
-    ["libaio", "io_uring", "sync", "psync", "vsync", "pvsync", "pvsync2", "posixaio", "null"];
+pub const ENGINES: [&str; 11] = [
+    "libaio",
+    "io_uring",
+    "io_uring_cmd",
+    "sync",
+    "psync",
+    "vsync",
+    "pvsync",
+    "pvsync2",
+    "posixaio",
+    "windowsaio",
+    "null",
+];
 
 /// What was found about one entry.
 #[derive(Clone, PartialEq, Eq, Debug)]

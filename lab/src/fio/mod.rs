@@ -23,7 +23,7 @@ mod tests;
 mod value;
 mod variables;
 
-pub use job::{FioJob, jobs};
+pub use job::{FioJob, drive_of, jobs};
 pub use lines::{Entry, Include, Section, read, sections};
 pub use number::Unit;
 pub use reporting::{Logs, Reporting, Unified};

@@ -84,7 +84,9 @@ const NEWER: &str = "num_range sprandom spr_op spr_num_regions dp_type fdp fdp_p
                      verify_pattern_interval runtime_reports fua rwf_atomic writefua_percentage md_per_io_size pi_act \
                      pi_chk apptag apptag_mask write_mode verify_mode readfua_percentage nowait_poll \
                      replay_check prio_hint priohint prio_class_hint cmdprio_bssplit_hint filetype rate_write_only \
-                     thinkcycles trim_write";
+                     thinkcycles trim_write data_placement dataplacement deac cdb_len end_syncfs fdp_pli_select \
+                     job_start_clock_id libaio_vectored no_completion_thread ramp_size random_sequence_stride \
+                     read_mode recover_zbd_write_error spr_cs verify_bytchk verify_policy write_zone_remainder";
 
 struct Table {
     options: Vec<FioOption>,

@@ -272,3 +272,35 @@ fn files_of_a_job_are_added_to_those_of_global() {
     let (found, _) = jobs("j.fio", &sections, &[own]).unwrap();
     assert_eq!(found[0].file_names(0), ["/dev/d"]);
 }
+
+#[test]
+fn commands_past_the_block_layer_go_to_a_character_device() {
+    let of = |lines: &str| read(&format!("[a]\nrw=randread\n{lines}\n"));
+    let (jobs, warnings) =
+        of("ioengine=io_uring_cmd\ncmd_type=nvme\nfilename=/dev/ng0n1\nhipri\nfixedbufs=1\ndirect=0").unwrap();
+    let engine = IoEngine::IoUring { fixed_buffers: true, registered_files: false, polled: true };
+    assert_eq!((jobs[0].engine, jobs[0].load.syncs.buffered, jobs[0].says_direct), (engine, false, true));
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].to_string().contains("taken as io_uring"), "{warnings:?}");
+    for (lines, why) in [
+        ("ioengine=io_uring_cmd\nfilename=/dev/nvme0n1", "is not for ioengine=io_uring_cmd"),
+        ("ioengine=io_uring_cmd", "needs a namespace's character device; valid: filename=/dev/ng0n1"),
+        ("ioengine=io_uring\nfilename=/dev/ng1n2", "valid: /dev/nvme1n2, or ioengine=io_uring_cmd"),
+        ("ioengine=io_uring_cmd\ncmd_type=bsg\nfilename=/dev/ng0n1", "is no value; valid: nvme"),
+    ] {
+        let error = of(lines).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
+    let (jobs, warnings) = of("ioengine=windowsaio\niodepth=8\ndirect=1\nfilename=x").unwrap();
+    assert_eq!((jobs[0].engine, jobs[0].iodepth), (IoEngine::Libaio, 8));
+    assert!(warnings[0].to_string().contains("Windows' engine, taken as libaio"), "{warnings:?}");
+}
+
+#[test]
+fn lists_and_patterns_of_devices_are_refused() {
+    for name in ["/dev/nvme*n1", "/dev/nvme[0-3]n1", "/dev/sda,/dev/sdb", "/dev/sda /dev/sdb", "/dev/sda:/dev/sd?"] {
+        let error = read(&format!("[a]\nfilename={name}\n")).unwrap_err();
+        assert!(error.contains("names no device: devices stand between colons"), "{name}: {error}");
+    }
+    assert!(read("[a]\nfilename=/mnt/a b,c*\n").is_ok(), "a file");
+}

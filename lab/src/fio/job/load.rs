@@ -45,15 +45,6 @@ impl Options<'_> {
         })
     }
 
-    /// `direct`, or the opposite of `buffered`; fio's default is buffered.
-    pub(super) fn is_direct(&self) -> Result<bool, InputError> {
-        match (self.get("direct"), self.get("buffered")) {
-            (Some(entry), _) => entry.flag(),
-            (None, Some(entry)) => Ok(!entry.flag()?),
-            (None, None) => Ok(true),
-        }
-    }
-
     /// Sizes of I/Os: `bs`, `bsrange`, `bssplit`, `blockalign`.
     fn sizes(&self) -> Result<[Sizes; 3], InputError> {
         let bounds = 1..=BLOCK_MAX;

@@ -1,13 +1,15 @@
 //! From sections to jobs.
 
+mod engine;
 mod load;
 mod pace;
 mod values;
 mod whole;
 
+pub use engine::drive_of;
 pub(super) use load::BLOCK_MAX;
 
-use super::judge::{ENGINE_DEFAULT, ENGINES, engine_name, judge};
+use super::judge::judge;
 use super::options;
 use super::replay::Replay;
 use super::{Entry, Reporting, Section};
@@ -292,7 +294,7 @@ impl<'a> Options<'a> {
             polled_by,
             pattern,
             block_bytes,
-            says_direct: self.get("direct").is_some() || self.get("buffered").is_some(),
+            says_direct: self.says_direct(),
             load,
             fsync: self.number("fsync", 0, 0..=1 << 30)?,
             fdatasync: self.number("fdatasync", 0, 0..=1 << 30)?,
@@ -329,18 +331,6 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// fio's default is buffered I/O. A job that does not say is taken as direct.
-    fn check_direct(&self, warnings: &mut Vec<Warning>) -> Result<(), InputError> {
-        if self.get("direct").is_none() && self.get("buffered").is_none() {
-            self.warn(
-                warnings,
-                "direct",
-                "not given: fio would go through the page cache, the simulated job does not (direct=1)",
-            );
-        }
-        Ok(())
-    }
-
     /// A warning about the section.
     fn warn(&self, warnings: &mut Vec<Warning>, key: &str, meaning: impl Into<String>) {
         warnings.push(Warning { place: self.section.place.clone(), key: key.into(), meaning: meaning.into() });
@@ -362,60 +352,6 @@ impl<'a> Options<'a> {
             warnings.push(Warning { place: last.setting.place.clone(), key: "filename".into(), meaning });
         }
         Ok(Some(Setting { text, ..last.setting.clone() }))
-    }
-
-    fn engine(&self, warnings: &mut Vec<Warning>) -> Result<(IoEngine, Option<Setting>), InputError> {
-        let valid = ENGINES.join(", ");
-        let name = match self.get("ioengine") {
-            Some(entry) => engine_name(entry.text(&valid)?),
-            None => {
-                let meaning = format!("not given: {ENGINE_DEFAULT}, fio's default, one I/O at a time");
-                self.warn(warnings, "ioengine", meaning);
-                ENGINE_DEFAULT
-            }
-        };
-        let polled_by = |polled: bool| self.get("hipri").filter(|_| polled).map(|entry| entry.setting.clone());
-        match name {
-            "libaio" => Ok((IoEngine::Libaio, None)),
-            "io_uring" => {
-                let polled = self.flag("hipri")?;
-                let engine = IoEngine::IoUring {
-                    fixed_buffers: self.flag("fixedbufs")?,
-                    registered_files: self.flag("registerfiles")?,
-                    polled,
-                };
-                Ok((engine, polled_by(polled)))
-            }
-            "pvsync2" => {
-                let polled = self.flag("hipri")?;
-                Ok((IoEngine::Sync { polled }, polled_by(polled)))
-            }
-            "sync" | "psync" | "pvsync" | "vsync" => Ok((IoEngine::Sync { polled: false }, None)),
-            "posixaio" => {
-                let meaning = "glibc serves one request of a file at a time: one I/O at a time, and the time that a \
-                               request waits in its queue is not counted";
-                self.warn(warnings, "ioengine", meaning);
-                Ok((IoEngine::Sync { polled: false }, None))
-            }
-            "null" => Ok((IoEngine::Null, None)),
-            _ => {
-                let entry = self.get("ioengine").expect("the default is known");
-                Err(entry.wrong("is an engine that is not modelled", valid))
-            }
-        }
-    }
-
-    /// I/Os in flight: what `iodepth` says, or one for an engine that waits for each.
-    fn depth(&self, engine: IoEngine, warnings: &mut Vec<Warning>) -> Result<u32, InputError> {
-        let depth = self.number("iodepth", 1, 1..=65_536)?;
-        if matches!(engine, IoEngine::Libaio | IoEngine::IoUring { .. }) || depth == 1 {
-            return Ok(depth);
-        }
-        if let Some(entry) = self.get("iodepth") {
-            let meaning = format!("{depth} has no effect: the engine waits for each I/O");
-            warnings.push(Warning { place: entry.setting.place.clone(), key: "iodepth".into(), meaning });
-        }
-        Ok(1)
     }
 
     /// Batch sizes: I/Os submitted at once, completions waited for, completions taken at once. Each is limited to the

@@ -14,6 +14,7 @@ impl Options<'_> {
     /// fio would not run the job.
     pub(super) fn agree(&self, job: &FioJob) -> Result<(), InputError> {
         let files = job.filename.as_ref().map_or(job.nrfiles as usize, |names| split_names(&names.text).len());
+        self.devices_agree()?;
         self.zones_agree()?;
         self.rates_agree(job)?;
         self.sizes_agree(job, files as u64)?;

@@ -1,6 +1,6 @@
 //! What the names in a job file stand for: drives of the platform, or files on one of them.
 
-use crate::fio::FioJob;
+use crate::fio::{FioJob, drive_of};
 use crate::input::Warning;
 use crate::kinds::storage::load::FilePlan;
 
@@ -19,7 +19,7 @@ impl Names {
         let mut drives: Vec<String> = Vec::new();
         for job in jobs {
             for name in (0..job.distinct_clones()).flat_map(|clone| job.file_names(clone)) {
-                let drive = if is_drive(&name) { name } else { FILES.to_owned() };
+                let drive = drive_of(&name).unwrap_or_else(|| FILES.to_owned());
                 if drive == FILES && !drives.contains(&drive) {
                     let meaning = format!(
                         "a file: an extent of the drive `{FILES}`. The work of the file system is left out: its lookups, \
@@ -43,15 +43,11 @@ impl Names {
     /// The files of thread number `clone` of a section.
     pub(super) fn files(&self, job: &FioJob, clone: u32) -> Vec<FilePlan> {
         let file = |name: String| {
-            let is_drive = is_drive(&name);
-            let wanted = if is_drive { name.as_str() } else { FILES };
+            let named = drive_of(&name);
+            let wanted = named.as_deref().unwrap_or(FILES);
             let drive = self.drives.iter().position(|drive| drive == wanted).expect("made from the jobs");
-            FilePlan { name, drive, is_drive }
+            FilePlan { name, drive, is_drive: named.is_some() }
         };
         job.file_names(clone).into_iter().map(file).collect()
     }
-}
-
-fn is_drive(name: &str) -> bool {
-    name.strip_prefix("/dev/").is_some_and(|rest| !rest.starts_with("shm/"))
 }
