@@ -22,6 +22,9 @@ pub const ENGINES: [&str; 11] = [
     "null",
 ];
 
+/// Those of them that are taken as another, with a warning: not to be recommended.
+const TAKEN_AS_OTHERS: [&str; 2] = ["io_uring_cmd", "windowsaio"];
+
 /// What was found about one entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Judgement {
@@ -151,7 +154,8 @@ fn unknown(entry: &Entry, name: &str) -> Judgement {
 }
 
 fn not_of_engine(entry: &Entry, option: &FioOption, engine: &str) -> Judgement {
-    let known: Vec<&str> = option.engines.iter().copied().filter(|engine| ENGINES.contains(engine)).collect();
+    let is_known = |engine: &&str| ENGINES.contains(engine) && !TAKEN_AS_OTHERS.contains(engine);
+    let known: Vec<&str> = option.engines.iter().copied().filter(is_known).collect();
     let engines = if known.is_empty() { &option.engines } else { &known };
     let valid = format!("{} with ioengine={}", option.name, engines.join(" or "));
     refused(entry, format!("is not for ioengine={engine}"), valid)
