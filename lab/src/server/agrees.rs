@@ -25,6 +25,7 @@ pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), Strin
                 .to_owned(),
         );
     }
+    in_memory(sections)?;
     let most: f64 = sections.iter().map(|section| f64::from(section.numjobs) * f64::from(section.iodepth)).sum();
     let threads: f64 = sections.iter().map(|section| f64::from(section.numjobs)).sum();
     let in_flight = fio.in_flight();
@@ -55,6 +56,21 @@ pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), Strin
         "{found}: these are not the options of all that ran (with group_reporting, fio prints those of a group's first job \
          alone); valid: the whole job file behind --job"
     ))
+}
+
+/// Devices without a drive behind them, and where files in memory are.
+const IN_MEMORY: [&str; 7] = ["/dev/shm", "/dev/null", "/dev/zero", "/dev/full", "/dev/ram", "/dev/zram", "/run/shm"];
+
+/// # Errors
+/// The I/Os went to memory, or to a driver without a drive.
+fn in_memory(sections: &[FioJob]) -> Result<(), String> {
+    let names = || sections.iter().flat_map(|section| section.file_names(0));
+    match names().find(|name| IN_MEMORY.iter().any(|start| name.starts_with(start))) {
+        Some(name) => Err(format!(
+            "{name} lies in memory or has no drive behind it, and tells nothing of drives; valid: a drive or a file on one"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The mean size of I/Os may be so many times what the options say: a file's last I/O is short.

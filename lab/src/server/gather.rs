@@ -131,7 +131,7 @@ impl Measurement {
     /// The drives that it names. All files lie on one.
     pub fn drives(&self) -> usize {
         let names = self.sections.iter().flat_map(|section| section.file_names(0));
-        names.map(|name| if name.starts_with("/dev/") { name } else { String::new() }).collect::<BTreeSet<_>>().len()
+        names.map(|name| fio::drive_of(&name).unwrap_or_default()).collect::<BTreeSet<_>>().len()
     }
 
     /// Whether a job of it reads.

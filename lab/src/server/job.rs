@@ -383,6 +383,23 @@ mod tests {
     }
 
     #[test]
+    fn engines_that_are_taken_as_others_are_used_and_memory_is_not() {
+        for options in [
+            r#""ioengine": "io_uring_cmd", "cmd_type": "nvme", "filename": "/dev/ng0n1""#,
+            r#""ioengine": "windowsaio", "filename": "\\\\.\\PhysicalDrive1""#,
+        ] {
+            let found = server(&[("a", 0, &format!(r#""rw": "read", {options}"#), 5)], None);
+            assert_eq!(found.measurements.len(), 1, "{:?}", found.notes);
+        }
+        let memory = server(&[("a", 0, r#""rw": "read", "filename": "/dev/shm/x""#, 5)], None);
+        assert!(
+            memory.measurements.is_empty() && memory.notes[0].contains("/dev/shm/x lies in memory"),
+            "{:?}",
+            memory.notes
+        );
+    }
+
+    #[test]
     fn options_of_another_fio_are_left_out_and_noted() {
         let found = server(&[("a", 0, r#""rw": "read", "filename": "/dev/nvme0n1", "brand_new": "1""#, 5)], None);
         assert_eq!(found.measurements[0].job, "[global]\n[a]\nfilename=/dev/nvme0n1\nrw=read\n");

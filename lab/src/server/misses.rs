@@ -2,7 +2,7 @@
 
 use super::fit::NOISE;
 use super::gather::Measurement;
-use crate::fio::FioJob;
+use crate::fio::{FioJob, drive_of};
 use crate::published::Row;
 
 /// A row that the platform misses by more than the data's noise.
@@ -50,19 +50,15 @@ fn reasons(measurement: &Measurement) -> Vec<&'static str> {
     let [read, write, _] =
         [0, 1, 2].map(|at| measurement.fio.jobs.iter().map(|job| job.directions[at].iops).sum::<f64>());
     let found = [
-        (files().any(|file| !is_device(&file)), "it used files: a file system and its cache are not modelled"),
+        (files().any(|file| drive_of(&file).is_none()), "it used files: a file system and its cache are not modelled"),
         (sections.iter().any(is_buffered), "without direct=1 the page cache answers"),
         (
-            files().any(|file| is_device(&file) && !file.starts_with("/dev/nvme")),
+            files().filter_map(|file| drive_of(&file)).any(|drive| !drive.starts_with("/dev/nvme")),
             "a device that is not /dev/nvme…: a bus, a RAID or a virtual disk is not modelled",
         ),
         (read > 0.0 && write > 0.0, "it mixed reads and writes: reads that wait behind writes are not modelled"),
     ];
     found.into_iter().filter(|(holds, _)| *holds).map(|(_, reason)| reason).collect()
-}
-
-fn is_device(file: &str) -> bool {
-    file.starts_with("/dev/")
 }
 
 #[cfg(test)]
