@@ -6,6 +6,7 @@
 
 use crate::command_line::{self, CommandLine};
 use crate::disks::Disk;
+use crate::fio_banner::{Banner, banner, head};
 use crate::fio_json::{ALL_CLIENTS, Direction, FioJob, FioOutput};
 use crate::fio_terse;
 use crate::text_options::add_options;
@@ -27,16 +28,6 @@ pub(crate) fn parse(text: &[u8]) -> Option<Vec<FioOutput>> {
     let last = outputs.last_mut()?;
     last.notes.push("this is fio's text, and says less than what --output-format=json prints".to_owned());
     Some(outputs)
-}
-
-/// The banner of a job.
-#[derive(PartialEq, Debug)]
-struct Banner {
-    /// Empty, unless a client of fio's names it.
-    host: String,
-    name: String,
-    group: i64,
-    options: Vec<(String, String)>,
 }
 
 /// Most runs of other jobs that one text may hold.
@@ -141,56 +132,6 @@ fn one_run(text: &str) -> Option<FioOutput> {
     Some(output)
 }
 
-/// `name: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) …, ioengine=libaio, iodepth=32`
-fn banner(line: &str) -> Option<Banner> {
-    let (name, rest) = line.split_once(": (g=")?;
-    let (host, name) = name.strip_prefix('<').and_then(|name| name.split_once("> ")).unwrap_or(("", name));
-    let (group, rest) = rest.split_once("): ")?;
-    let value = |key: &str| rest.split(", ").find_map(|part| part.strip_prefix(key)?.strip_prefix('='));
-    let mut options: Vec<(String, String)> = ["rw", "ioengine", "iodepth"]
-        .iter()
-        .filter_map(|key| Some(((*key).to_owned(), value(key)?.to_owned())))
-        .collect();
-    // Reads, writes, trims: `bs=(R) 4096B-64.0KiB, (W) …` or, before version 2.99, `bs=4K-4K/4K-4K/4K-4K`.
-    let sizes = rest.split_once("bs=")?.1.split(", ioengine").next()?;
-    let sizes = sizes.split([',', '/']).map(|size| size.trim().trim_start_matches(|c: char| !c.is_ascii_digit()));
-    let mut sizes: Vec<Vec<String>> = sizes.filter(|size| !size.is_empty()).map(ends).collect();
-    if sizes.iter().all(|size| *size == sizes[0]) {
-        sizes.truncate(1);
-    }
-    let is_fixed = sizes.iter().all(|size| size.first() == size.last());
-    let text =
-        |size: &Vec<String>| if is_fixed { size[0].clone() } else { format!("{}-{}", size[0], size[size.len() - 1]) };
-    let key = if is_fixed { "bs" } else { "bsrange" };
-    options.push((key.to_owned(), sizes.iter().map(text).collect::<Vec<_>>().join(",")));
-    Some(Banner { host: host.to_owned(), name: name.to_owned(), group: group.parse().unwrap_or(0), options })
-}
-
-/// The bytes of `4096B-64.0KiB`, which no job file would say so.
-fn ends(size: &str) -> Vec<String> {
-    size.split('-').map(|end| bytes(end).map_or(end.to_owned(), |bytes| format!("{bytes:.0}"))).collect()
-}
-
-/// `name: (groupid=0, jobs=4): err= 0: pid=123: …`
-fn head(line: &str, host: &str, banners: &[Banner]) -> Option<FioJob> {
-    let (name, rest) = line.split_once(": (groupid=")?;
-    let (group, rest) = rest.split_once("): err=")?;
-    let (group, jobs) = group.split_once("jobs=")?;
-    let (group, jobs) = (group.trim().trim_end_matches(',').parse().unwrap_or(0), jobs.trim().parse::<u32>().ok());
-    let error = rest.trim_start().split(|c: char| !c.is_ascii_digit() && c != '-').next()?.parse().ok()?;
-    let of_host = || banners.iter().filter(|banner| banner.host == host);
-    let first = of_host().find(|banner| banner.name == name);
-    let mut options = first.map(|banner| banner.options.clone()).unwrap_or_default();
-    // Other sections of the group have banners of their own: these options are then not those of all its threads.
-    let is_section = first.is_some_and(|first| of_host().all(|one| one.group != first.group || one == first));
-    if let Some(jobs) = jobs.filter(|jobs| *jobs > 1 && is_section) {
-        options.push(("numjobs".to_owned(), jobs.to_string()));
-        options.push(("group_reporting".to_owned(), "1".to_owned()));
-    }
-    let threads = jobs.map(f64::from);
-    Some(FioJob { name: name.to_owned(), host: host.to_owned(), group, error, options, threads, ..FioJob::default() })
-}
-
 /// A line below a job's head.
 fn detail(job: &mut FioJob, direction: &mut Option<usize>, line: &str) {
     let names = [("read", 0), ("write", 1), ("trim", 2), ("mixed", 0)];
@@ -215,6 +156,8 @@ fn detail(job: &mut FioJob, direction: &mut Option<usize>, line: &str) {
 
 /// ` IOPS=234k, BW=914MiB/s (958MB/s)(17.9GiB/20001msec)` or ` io=1024.0MB, bw=10240KB/s, iops=2560, runt=102400msec`
 fn begin(direction: &mut Direction, rest: &str) {
+    let of_old = rest.contains("runt=").then(|| without_groups(rest));
+    let rest = of_old.as_deref().unwrap_or(rest);
     direction.iops = value(rest, "IOPS=").or(value(rest, "iops=")).and_then(scaled).unwrap_or(0.0);
     // Since version 2.99 both are printed, in units of 1024 and 1000; `kb_base` tells which comes first.
     let in_brackets = rest.split_once(" (").and_then(|(_, other)| other.split(')').next());
@@ -271,6 +214,18 @@ fn issued(job: &mut FioJob, line: &str) {
     }
 }
 
+/// A line without the commas that version 1 puts between groups of digits: `io=1,024MB`.
+fn without_groups(line: &str) -> String {
+    let is_digit = |at: Option<usize>| at.and_then(|at| line.as_bytes().get(at)).is_some_and(u8::is_ascii_digit);
+    let kept = line.char_indices().filter(|&(at, sign)| {
+        sign != ','
+            || !is_digit(at.checked_sub(1))
+            || !(1..4).all(|more| is_digit(Some(at + more)))
+            || is_digit(Some(at + 4))
+    });
+    kept.map(|(_, sign)| sign).collect()
+}
+
 /// The text behind `key`, up to what cannot belong to a number and its unit.
 fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let rest = text.split_once(key)?.1.trim_start();
@@ -289,7 +244,7 @@ fn scaled(text: &str) -> Option<f64> {
 }
 
 /// `91.8MiB/s`, or before version 2.99 `91.8MB/s` with the same meaning: fio counts in 1024 unless it is told otherwise.
-fn bytes(text: &str) -> Option<f64> {
+pub(crate) fn bytes(text: &str) -> Option<f64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let power = text[digits..].chars().next().and_then(|unit| "KMGT".find(unit.to_ascii_uppercase()));
     let power = power.map_or(0, |power| power + 1);
@@ -419,6 +374,7 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
             (" IOPS=1, BW=67.1MB/s (64.0MiB/s)(1MB/1000msec)", 67_108_864.0),
             (" IOPS=1, BW=537Mbit/s (512Mibit/s)(1MB/1000msec)", 67_108_864.0),
             (" io=8MB, bw=65536KB/s, iops=1, runt=  1000msec", 67_108_864.0),
+            (" io=8,192KB, bw=65,536KB/s, iops=1,600, runt= 1,000msec", 67_108_864.0),
         ] {
             let mut direction = Direction::default();
             begin(&mut direction, text);

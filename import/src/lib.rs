@@ -9,6 +9,7 @@ mod command_line;
 pub mod cpu_time;
 pub mod disks;
 mod encoding;
+mod fio_banner;
 mod fio_error;
 mod fio_job;
 pub mod fio_json;
