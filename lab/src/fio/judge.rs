@@ -25,6 +25,11 @@ pub const ENGINES: [&str; 11] = [
 /// Those of them that are taken as another, with a warning: not to be recommended.
 const TAKEN_AS_OTHERS: [&str; 2] = ["io_uring_cmd", "windowsaio"];
 
+/// The engines that a job may have, for a message.
+pub fn valid_engines() -> String {
+    ENGINES.into_iter().filter(|engine| !TAKEN_AS_OTHERS.contains(engine)).collect::<Vec<_>>().join(", ")
+}
+
 /// What was found about one entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Judgement {

@@ -1,7 +1,7 @@
 //! How a job submits: its engine, its depth, and whether it goes through the page cache.
 
 use super::{Options, split_names};
-use crate::fio::judge::{ENGINE_DEFAULT, ENGINES, engine_name};
+use crate::fio::judge::{ENGINE_DEFAULT, engine_name, valid_engines};
 use crate::input::{InputError, Warning};
 use crate::kinds::storage::IoEngine;
 use crate::setting::Setting;
@@ -75,7 +75,7 @@ impl Options<'_> {
     }
 
     pub(super) fn engine(&self, warnings: &mut Vec<Warning>) -> Result<(IoEngine, Option<Setting>), InputError> {
-        let valid = ENGINES.join(", ");
+        let valid = valid_engines();
         let name = match self.get("ioengine") {
             Some(entry) => engine_name(entry.text(&valid)?),
             None => {
