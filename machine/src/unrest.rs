@@ -63,6 +63,8 @@ pub enum Kind {
     LateReset,
     /// A device writes anything where drivers read nothing: the length of a used packed descriptor without WRITE (VIRTIO 2.8.5).
     ReservedField,
+    /// A CPU is a little slower than it thought, just before it frees a lock. Who only tries the lock meanwhile does not get it.
+    LateRelease,
 }
 
 impl Kind {
@@ -70,7 +72,7 @@ impl Kind {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of [`Unrest::chances`].
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Delay,
         Self::Stall,
         Self::Interleave,
@@ -88,6 +90,7 @@ impl Kind {
         Self::FarWrite,
         Self::LateReset,
         Self::ReservedField,
+        Self::LateRelease,
     ];
 
     /// Its name in options and reports.
@@ -110,6 +113,7 @@ impl Kind {
             Self::FarWrite => "far-write",
             Self::LateReset => "late-reset",
             Self::ReservedField => "reserved-field",
+            Self::LateRelease => "late-release",
         }
     }
 }
@@ -163,6 +167,7 @@ impl Unrest {
             Kind::LateReset => chance(300, 50_000),
             // It has no length; one that is not 0 says that it strikes.
             Kind::ReservedField => chance(500, 1),
+            Kind::LateRelease => chance(20, 500),
         };
         Self { seed, from: Ps(0), until: Ps::MAX, chances: Kind::ALL.map(of), turns: None }
     }

@@ -158,8 +158,11 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(super) fn hold_store(&self, unrest: &State, word: &Word, changed: (u64, u64)) {
-        if self.on_console() || self.dead.get() || self.board.memory.line_of(word).is_none() {
+        if self.on_console() || self.dead.get() {
             return;
+        }
+        if self.board.memory.line_of(word).is_none() {
+            return self.hold_release(unrest, word, changed.0);
         }
         let (cpu, now) = (self.cpu().id, self.board.local_now());
         let late = unrest.late(Kind::SlowStore, now);
@@ -171,6 +174,22 @@ impl Core {
             stores.leave(self.now());
             stores.hold(word, changed, cpu, (now, late.unwrap_or_default()));
         }
+    }
+
+    /// The running CPU has stored into a word that it shares with other CPUs alone. If that frees a lock, it may take a while until
+    /// the lock is free. A lock's word holds the number of its owner and 1 more (`hal::Lock`), and interrupts are off.
+    #[inline]
+    fn hold_release(&self, unrest: &State, word: &Word, old: u64) {
+        let cpu = self.cpu();
+        if old != u64::from(cpu.id.0) + 1 || word.value() != 0 || cpu.irq_on() {
+            return;
+        }
+        let Some(by) = unrest.late(Kind::LateRelease, self.board.local_now()) else { return };
+        self.tell_of_unrest(Kind::LateRelease, by);
+        word.set_quietly(old);
+        self.board.owe(by);
+        self.pass_debt();
+        word.set_quietly(0);
     }
 
     /// A point that orders the running CPU's stores before what follows: the CPU waits until devices see them.

@@ -251,6 +251,38 @@ fn certain_disturbances_starve_nobody_for_ever() {
     assert!(usual().all(|kind| left.counts[kind as usize] > 0), "{left:?}");
 }
 
+/// Who only tries a lock may find it held although its holder has done the last thing that it wanted to do.
+#[test]
+fn a_lock_may_be_freed_late() {
+    let gets = |unrest| {
+        let mut machine = Machine::new(MachineConfig { cpus: 2, unrest, ..MachineConfig::default() });
+        let boot = || {
+            let shared = Arc::new((Lock::new(SimHal, ()), Word::new(0)));
+            let held = shared.clone();
+            let body = move || {
+                let guard = held.0.lock();
+                SimHal.delay_ns(1_000);
+                held.1.set(1);
+                drop(guard);
+            };
+            let spec = ThreadSpec { name: "holder", affinity: Affinity::Cpu(CpuId(1)), urgent: false };
+            SimHal.spawn(spec, Box::new(body)).expect("the CPU exists");
+            while shared.1.get() == 0 {
+                SimHal.delay_ns(1);
+            }
+            let gets = shared.0.try_lock().is_some();
+            SimHal.delay_ns(1_000);
+            (gets, shared.0.try_lock().is_some())
+        };
+        machine.run_boot(Ps::from_ns(1_000_000), boot).expect("it ends")
+    };
+    let always = Chance { per_mille: 1_000, longest: Ps::from_ns(700) };
+    let only = |seed| Unrest { chances: [Chance::default(); Kind::COUNT], ..Unrest::new(seed) };
+    assert_eq!(gets(None), (true, true));
+    let late = (1..=4).map(|seed| gets(Some(only(seed).with(Kind::LateRelease, always))));
+    assert_eq!(late.collect::<Vec<_>>(), [(false, true); 4]);
+}
+
 /// Two agents add 1 to a word, each by a read and a write. The value in the end, and the turns.
 fn race(schedule: &str) -> (u64, Vec<Turn>) {
     let unrest = Some(Unrest::directed(schedule.parse().expect("a schedule")));
