@@ -151,6 +151,12 @@ impl Machine {
         self.with_model(gic::MODEL, |gic: &mut Gic| gic.set_its_refuses(refuses));
     }
 
+    /// The ITS ends no command that it has not begun yet before `until`: GITS_CREADR stands still, and no bit says why. The
+    /// architecture gives commands no time (IHI 0069H, "GITS_CREADR"). Without an ITS nothing happens.
+    pub fn set_its_silent(&mut self, until: Ps) {
+        self.with_model(gic::MODEL, |gic: &mut Gic| gic.set_its_silent(until));
+    }
+
     /// Sets the code that runs when a CPU takes a vector (the IDT). It runs with interrupts off, on top of the
     /// interrupted code.
     ///

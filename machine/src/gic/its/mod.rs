@@ -12,6 +12,7 @@ mod tables;
 use super::access::{Outcome, Refusal};
 use super::{COMMAND, Gic, ItsConfig};
 use crate::observe::Fact;
+use crate::time::Ps;
 use crate::world::World;
 use effects::Outstanding;
 use spec::gic::its::{self, Base, CommandBase, Control, Pointer, TableType, Type};
@@ -40,6 +41,8 @@ pub(super) struct Its {
     pub(super) refuses: bool,
     /// The index of the command that it has refused.
     refused: Option<u16>,
+    /// It ends no command before this time.
+    pub(super) silent_until: Ps,
 }
 
 impl Its {
@@ -65,6 +68,7 @@ impl Its {
             errors: 0,
             refuses: false,
             refused: None,
+            silent_until: Ps(0),
         }
     }
 
@@ -175,7 +179,7 @@ impl Its {
         if self.enabled && self.queue.valid() && waits && !self.busy {
             self.busy = true;
             let time = world.jitter(self.config.command_time);
-            world.schedule(world.now() + time, COMMAND, 0);
+            world.schedule(self.silent_until.max(world.now() + time), COMMAND, 0);
         }
     }
 
@@ -208,6 +212,13 @@ impl Gic {
     pub(crate) fn set_its_refuses(&mut self, refuses: bool) {
         if let Some(its) = &mut self.its {
             its.refuses = refuses;
+        }
+    }
+
+    /// See [`crate::Machine::set_its_silent`].
+    pub(crate) fn set_its_silent(&mut self, until: Ps) {
+        if let Some(its) = &mut self.its {
+            its.silent_until = until;
         }
     }
 

@@ -170,13 +170,18 @@ impl Bench {
         Self { gic, queue, properties, pending, translations, devices, collections, next: 0 }
     }
 
-    /// Writes a command and waits until it is done.
-    pub(super) fn command(&mut self, words: [u64; 4]) {
+    /// Writes a command.
+    pub(super) fn begin(&mut self, words: [u64; 4]) {
         for (index, word) in words.into_iter().enumerate() {
             self.queue.words()[self.next * 4 + index].set(word);
         }
         self.next = (self.next + 1) % 128;
         self.gic.its.write64(0x0088, self.next as u64 * 32);
+    }
+
+    /// Writes a command and waits until it is done.
+    pub(super) fn command(&mut self, words: [u64; 4]) {
+        self.begin(words);
         for _ in 0..100 {
             if self.gic.its.read64(0x0090) == self.next as u64 * 32 {
                 return;
