@@ -11,9 +11,9 @@ use std::sync::Arc;
 /// More than any domain has.
 const NUMBERS_MAX: usize = 1 << 17;
 
-/// How many numbers of `domain` can be allocated until it refuses. All are given back. The domain's own level alone: neither
-/// its parents nor the core take part, and nothing is activated.
-pub(crate) fn free_numbers(domain: &dyn IrqDomain, request: &AllocRequest) -> usize {
+/// The numbers of `domain` that can be allocated until it refuses. All are given back. The domain's own level alone: neither its
+/// parents nor the core take part, and nothing is activated.
+pub(crate) fn numbers(domain: &dyn IrqDomain, request: &AllocRequest) -> Vec<u64> {
     let taken: Vec<_> = std::iter::from_fn(|| domain.allocate(request).ok()).take(NUMBERS_MAX).collect();
     let mut numbers: Vec<_> = taken.iter().map(|level| level.hwirq.0).collect();
     taken.iter().for_each(|level| domain.release(level.hwirq));
@@ -21,7 +21,12 @@ pub(crate) fn free_numbers(domain: &dyn IrqDomain, request: &AllocRequest) -> us
     if let Some(twice) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
         violate("fullness", format!("{} gives {:#x} out twice", domain.name(), twice[0]));
     }
-    numbers.len()
+    numbers
+}
+
+/// How many there are.
+pub(crate) fn free_numbers(domain: &dyn IrqDomain, request: &AllocRequest) -> usize {
+    numbers(domain, request).len()
 }
 
 /// The domain has as many free numbers as it must.

@@ -29,15 +29,27 @@ pub(super) fn benches(version: Version) -> Vec<Bench<GicStep>> {
     let benches = BOTH.iter().chain(more).map(|(name, set)| bench(version, name, set, 0));
     // The first message has a mask of its own device; the ITS masks the second.
     let maskless = (version == Version::V3).then(|| bench(version, "its-maskless", MASKLESS, 1));
-    benches.chain(maskless).chain([neighbours(version)]).collect()
+    let wrap = (version == Version::V3).then(|| wrap(version));
+    benches.chain(maskless).chain(wrap).chain([neighbours(version)]).collect()
 }
+
+/// The operations meet the end of the ITS's queue, which has 128 commands: for faults alone, since the orders are those of the others.
+fn wrap(version: Version) -> Bench<GicStep> {
+    let bench = bench(version, "its-wrap", MASKLESS, 1);
+    // MOVI and two SYNCs each, behind about 20 of the bring-up.
+    let there_and_back = [CPU_2, CPU_1].map(|cpus| GicStep::Move { source: 1, cpus });
+    let before = bench.before.into_iter().chain(there_and_back.into_iter().cycle().take(MOVES_TO_THE_END)).collect();
+    Bench { before, pairs: Some(Vec::new()), triples: Vec::new(), ..bench }
+}
+
+const MOVES_TO_THE_END: usize = 32;
 
 const MASKLESS: &str = "eoimode=0,messages_by=its,edges=0,levels=0,pins=0,messages=2,oneshot=0";
 
 /// Knobs of a small machine.
 fn knobs(version: Version, set: &'static str) -> [&'static str; 3] {
     let nmis = if version == Version::V3 { "pseudo_nmi=0" } else { "" };
-    ["cpus=3,sgis=0,ppis=0,strict_storms=0,threads=0,load=20,depth=1,linger_ns=300,managed=0", set, nmis]
+    ["cpus=3,sgis=0,ppis=0,strict_storms=0,threads=0,load=20,depth=1,linger_ns=300,managed=0,its_silence=0", set, nmis]
 }
 
 /// Two wires whose fields share registers of the distributor: priority, target (GICv2) and trigger.

@@ -19,8 +19,8 @@ const EVENTS_AGAIN: u64 = 3;
 const AGAIN_NS: u64 = 5_000_000;
 const LOOK_NS: u64 = 20_000;
 
-/// Frees all lines that are not private, compares, and gives each source a new line, which must work.
-pub(super) fn check(stack: &Arc<GicStack>) {
+/// Frees all lines that are not private, and compares. Returns the sources that had one.
+pub(super) fn free(stack: &Arc<GicStack>) -> Vec<usize> {
     let shared: Vec<usize> = (0..stack.sources.len())
         .filter(|&index| stack.sources[index].line().is_some() && !stack.sources[index].is_private())
         .collect();
@@ -33,7 +33,12 @@ pub(super) fn check(stack: &Arc<GicStack>) {
     beliefs::check(stack, true);
     beliefs::check_unmapped(&stack.system, DEVICE, EVENTS, stack.faulty);
     check_numbers(stack);
-    for &index in &shared {
+    shared
+}
+
+/// Gives each of these sources a new line, which must work.
+pub(super) fn bind(stack: &Arc<GicStack>, shared: &[usize]) {
+    for &index in shared {
         match stack.alloc(&stack.sources[index]) {
             Ok(line) => {
                 stack.begin(line);
@@ -43,7 +48,7 @@ pub(super) fn check(stack: &Arc<GicStack>) {
         }
     }
     beliefs::check(stack, true);
-    for &index in &shared {
+    for &index in shared {
         stack.check("request once more", stack.install(index));
         stack.sources[index].carry(&stack.system, EVENTS_AGAIN, 1);
     }

@@ -1,5 +1,6 @@
 //! Managers' steps on the stack.
 
+use super::adopt;
 use super::beliefs;
 use super::guards;
 use super::lodgers;
@@ -48,6 +49,7 @@ pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
         }
         GicStep::Offline { cpu, ns } => offline(stack, cpu, ns),
         GicStep::DisablePrivate { source, cpu, ns } => disable_private(stack, source, cpu, ns),
+        GicStep::Stray { ns } if ns.is_multiple_of(3) => adopt::adopt(stack, ns),
         GicStep::Stray { ns } => stray(stack, ns),
         GicStep::InterruptsOff { cpu, ns } => stack.system.on(cpu % stack.system.cpus, move || {
             let off = SimHal.irq_save();
@@ -250,6 +252,8 @@ fn wait_for(what: &str, came: impl Fn() -> bool) {
 
 /// A wire without an owner, which firmware has left enabled.
 fn stray(stack: &GicStack, ns: u64) {
+    // It has an owner for a while.
+    let Some(_claim) = claim(&stack.lodging) else { return };
     stack.strays.fetch_add(1, Relaxed);
     let before = stack.system.arm.strays();
     stack.system.windows.distributor.write32(0x100 + 4 * (STRAY / 32), 1 << (STRAY % 32));

@@ -1,6 +1,7 @@
 //! Our own stack on a machine with a GIC: wired lines of both triggers, private lines, software-generated interrupts, a
 //! controller behind a line, threads, pseudo-NMIs and messages.
 
+mod adopt;
 mod beliefs;
 pub(crate) mod bells;
 mod bench;
@@ -13,6 +14,7 @@ mod lodgers;
 mod manage;
 mod misuse;
 mod rig;
+mod silence;
 pub(crate) mod source;
 mod stack;
 mod step;
@@ -49,6 +51,7 @@ pub static V3: GicSubject = GicSubject {
 /// Transitions that both versions can show.
 const COMMON: &[&str] = &[
     "CPU: went offline",
+    "adopted: a wire that rings",
     "disable: one within another",
     "disable: something came meanwhile",
     "gic: ONESHOT thread done",
@@ -70,6 +73,7 @@ const COMMON: &[&str] = &[
     "tick: asked for and came",
     "stray: found, ended, disabled",
     // Further transitions of version 3.
+    "ITS: silent for longer than its driver waits",
     "gic: LPI acknowledged",
     "gic: acknowledged inside another",
     "gic: pseudo-NMI",
@@ -90,7 +94,7 @@ impl Subject for GicSubject {
 
     fn transitions(&self) -> &'static [&'static str] {
         match self.version {
-            Version::V2 => &COMMON[..COMMON.len() - 3],
+            Version::V2 => &COMMON[..COMMON.len() - 4],
             Version::V3 => COMMON,
         }
     }

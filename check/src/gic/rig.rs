@@ -6,7 +6,7 @@ use super::harness::{self, Entry, Options, V2M_BASE, Version};
 use super::source::{Kind, Style};
 use super::stack::{BLOCK, GicStack, Habits, STRAY};
 use super::step::GicStep;
-use super::{beliefs, bringup, end, guards, manage};
+use super::{beliefs, bringup, end, guards, manage, silence};
 use crate::checkers::truth::marks::{self, Known};
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
@@ -27,6 +27,8 @@ use std::sync::atomic::Ordering::Relaxed;
 const LIMIT: Ps = Ps::from_ns(2_000_000_000);
 /// The last load: events of each source.
 const PROOF: u64 = 12;
+/// Histories in a hundred whose ITS, if there is one, is silent in the end: the driver's looks cost the host much.
+const SILENCE_PERCENT: u64 = 3;
 
 /// The destination of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +53,8 @@ pub struct GicRig {
     depth: u32,
     habits: Habits,
     faults: Vec<GicFault>,
+    /// What is asked of the ITS in the end while it is silent, and for how long.
+    silence: Option<(silence::Operation, u64)>,
     stack: Option<Arc<GicStack>>,
 }
 
@@ -135,7 +139,9 @@ impl GicRig {
         let bells = machine.add_model(|_| Box::new(Bells::new(gic, BLOCK, sounds.into_iter())));
         let faults = build.faults.clone();
         let habits = Habits { linger_ns, guarded, managed };
-        Self { machine, entry, options, version, mode, bells, kinds, load, depth, habits, faults, stack: None }
+        let silent = build.knobs.chance("its_silence", SILENCE_PERCENT) && way == Way::Its && cpus > 1;
+        let silence = silent.then(|| silence::Operation::draw(&mut Draw::new(build.seed, "silence", 0)));
+        Self { machine, entry, options, version, mode, bells, kinds, load, depth, habits, faults, silence, stack: None }
     }
 
     fn up(&self) -> &Arc<GicStack> {
@@ -159,6 +165,18 @@ impl GicRig {
     fn poke(&mut self, source: u32, code: u32) {
         let (now, index) = (self.machine.now(), u64::from(source) % self.kinds.len() as u64);
         self.machine.poke(self.bells, now, code, index);
+    }
+}
+
+impl GicRig {
+    /// All lines are freed. The ITS is silent while it is asked for something, if that was drawn.
+    fn fall_silent(&mut self) {
+        let Some((operation, ns)) = self.silence.filter(|_| !self.up().faulty) else { return };
+        let lines = self.boot(move |stack| silence::begin(stack, operation));
+        let until = self.machine.now() + Ps::from_ns(ns);
+        self.machine.set_its_silent(until);
+        let lines = self.boot(move |stack| silence::ask(stack, operation, lines));
+        self.boot(move |stack| silence::judge(stack, lines, until.as_ns()));
     }
 }
 
@@ -322,8 +340,10 @@ impl Rig for GicRig {
             guards::check(stack);
             beliefs::check(stack, true);
             stack.claim();
-            end::check(stack);
         });
+        let shared = self.boot(|stack| end::free(stack));
+        self.fall_silent();
+        self.boot(move |stack| end::bind(stack, &shared));
     }
 
     fn cover(&mut self, coverage: &mut Coverage) {
