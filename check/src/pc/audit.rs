@@ -3,7 +3,7 @@
 use super::absent;
 use super::accounts;
 use super::beliefs::{self, When};
-use super::drive::{Drive, Slot, claim};
+use super::drive::{BindError, Drive, Slot, claim};
 use super::load::disrupt;
 use super::removal;
 use super::stack::{COMMON, PcStack, REMAPPED};
@@ -13,6 +13,7 @@ use crate::coverage::Coverage;
 use crate::server::Path;
 use crate::verdict::violate;
 use drivers::apic::device_vectors;
+use drivers::nvme::NvmeError;
 use hal::{CpuId, Hal as _};
 use irq::LineView;
 use machine::SimHal;
@@ -52,6 +53,7 @@ fn revive(stack: &PcStack, drive: &Drive) {
     {
         violate("operations", format!("drive {} does not come up, healed: {error}", drive.index));
     }
+    bind_without_reset(stack, drive);
     let controller = drive.controller().expect("it is up");
     let mut reset = disrupt(&stack.loads_of(drive), || controller.reset());
     for _ in 1..RESETS_MAX {
@@ -72,14 +74,38 @@ fn revive(stack: &PcStack, drive: &Drive) {
     }
 }
 
+/// A driver that has undone what it had begun needs no reset to make its queues: none of them is the device's alone. One that
+/// could not delete a queue, or whose start failed, has to reset.
+fn bind_without_reset(stack: &PcStack, drive: &Drive) {
+    let controller = drive.controller().expect("it is up");
+    if stack.promises.stuck || orphans(stack, drive).next().is_some() {
+        return;
+    }
+    for slot in stack.slots_of(drive).filter(|slot| slot.bound().is_none()) {
+        match drive.bind(&stack.host, slot, &stack.numbers) {
+            Err(BindError::Nvme(error @ NvmeError::Command(..))) => {
+                let state = controller.snapshot();
+                violate(
+                    "operations",
+                    format!("drive {} refuses a queue that it never got: {error}\n{state:?}", drive.index),
+                );
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
 /// Queues that the controller still has although their slots gave them up.
+fn orphans<'a>(stack: &'a PcStack, drive: &'a Drive) -> impl Iterator<Item = u16> + 'a {
+    let controller = drive.controller().expect("it is up");
+    let owned = move |qid| stack.slots_of(drive).any(|slot| slot.bound().is_some_and(|bound| bound.pair.qid() == qid));
+    (1..=controller.queue_pairs_max()).filter(move |&qid| !owned(qid) && controller.queue_pair(qid).is_some())
+}
+
 fn delete_orphans(stack: &PcStack, drive: &Drive) {
     let controller = drive.controller().expect("it is up");
-    let owned = |qid| stack.slots_of(drive).any(|slot| slot.bound().is_some_and(|bound| bound.pair.qid() == qid));
-    for qid in (1..=controller.queue_pairs_max()).filter(|&qid| !owned(qid)) {
-        if controller.queue_pair(qid).is_some()
-            && let Err(error) = controller.delete_queue_pair(qid)
-        {
+    for qid in orphans(stack, drive) {
+        if let Err(error) = controller.delete_queue_pair(qid) {
             violate("operations", format!("queue {qid} of drive {} cannot be deleted: {error}", drive.index));
         }
     }

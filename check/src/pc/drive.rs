@@ -6,6 +6,7 @@ use crate::checkers::queues;
 use crate::checkers::truth::marks;
 use crate::mark::Mark;
 use crate::server::{Host, requester};
+use crate::verdict::violate;
 use drivers::dsa::DsaError;
 use drivers::message::MessageDomain;
 use drivers::nvme::{self, Controller, NvmeError, QueueConfig, QueuePair};
@@ -130,6 +131,17 @@ impl Slot {
         let found = bound.pair.poll(usize::MAX);
         queues::polled(self.load.index(), found);
         found
+    }
+
+    /// Looks for a few entries, as an application does that does not wait for the interrupt.
+    pub(super) fn poll_few(&self, most: usize) {
+        let Some(_claim) = self.claim() else { return };
+        let Some(bound) = self.bound() else { return };
+        let found = bound.pair.poll(most);
+        queues::polled(self.load.index(), found);
+        if found > most {
+            violate("queues", format!("a poll for at most {most} entries took {found}"));
+        }
     }
 
     fn set(&self, bound: Option<Bound>) -> Option<Bound> {

@@ -29,8 +29,8 @@ pub enum PcFault {
     Stuck { function: u32 },
     /// A drive's controller registers read all ones, and writes to them are lost.
     Refused { drive: u32 },
-    /// A drive's admin commands fail.
-    AdminFails { drive: u32 },
+    /// A drive's admin commands fail, or `once` the next one alone.
+    AdminFails { drive: u32, once: bool },
     /// A drive's Abort commands get no answer, and are done only so much later.
     AbortsUnanswered { drive: u32, late_ns: u64 },
     /// No memory for devices is left.
@@ -122,8 +122,8 @@ pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
         next("device-fatal", PcFault::Fatal { drive }),
         next("register-refused", PcFault::Refused { drive }),
         twice("register-refused-twice", PcFault::Refused { drive }),
-        next("admin-fails", PcFault::AdminFails { drive }),
-        twice("admin-fails-twice", PcFault::AdminFails { drive }),
+        next("admin-fails", PcFault::AdminFails { drive, once: true }),
+        twice("admin-fails-twice", PcFault::AdminFails { drive, once: false }),
         next("no-memory", PcFault::NoMemory),
     ];
     if delivery != Path::Plain {
@@ -161,7 +161,7 @@ impl PcFault {
             "invalidation-fails" => Self::FailedInvalidation,
             "level-stuck" => Self::Stuck { function: draw.below(2) as u32 },
             "register-refused" => Self::Refused { drive },
-            "admin-fails" => Self::AdminFails { drive },
+            "admin-fails" => Self::AdminFails { drive, once: false },
             "abort-unanswered" => Self::AbortsUnanswered { drive, late_ns: draw.time_ns(20_000, 500_000) },
             "no-memory" => Self::NoMemory,
             _ => Self::Stranger { drive, vector: draw.below(64) as u32, interval_ns: draw.time_ns(500, 20_000) },
@@ -202,6 +202,11 @@ impl PcFault {
     /// It matters only to commands that are in flight for longer than their driver waits for an Abort.
     pub(super) fn outlasts_patience(&self) -> bool {
         matches!(self, Self::AbortsUnanswered { .. })
+    }
+
+    /// It may strike what a driver does to undo what it had begun. Then only a reset of the drive helps.
+    pub(super) fn keeps_from_undoing(&self) -> bool {
+        self.lies() || matches!(self, Self::AdminFails { once: false, .. } | Self::AbortsUnanswered { .. })
     }
 
     /// A drive's reports on commands cannot be trusted.
@@ -253,7 +258,8 @@ impl fmt::Display for PcFault {
                 write!(f, "a stranger sends vector {vector} of drive {drive}, every {interval_ns} ns")
             }
             Self::Refused { drive } => write!(f, "drive {drive} refuses accesses to its registers"),
-            Self::AdminFails { drive } => write!(f, "admin commands of drive {drive} fail"),
+            Self::AdminFails { drive, once: true } => write!(f, "the next admin command of drive {drive} fails"),
+            Self::AdminFails { drive, once: false } => write!(f, "admin commands of drive {drive} fail"),
             Self::AbortsUnanswered { drive, late_ns } => {
                 write!(f, "drive {drive} answers no Abort, and does it {late_ns} ns later")
             }

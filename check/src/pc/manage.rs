@@ -28,6 +28,9 @@ use systems::pc::RESCHEDULE;
 /// The vector that a guest gives a lent line.
 const GUEST_VECTOR: Vector = Vector(0x66);
 
+/// The number of the level line among those that steps name.
+const LEVEL_LINE: u32 = 1;
+
 /// An interrupt is waited for by so many looks, so far apart.
 const FIRE_LOOKS: u32 = 30;
 const FIRE_LOOK_NS: u64 = 100;
@@ -76,6 +79,7 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
             function.raise();
             wait_for(|| function.is_idle());
         }
+        PcStep::Chase { moves, ns } => chase(stack, moves, ns),
         PcStep::Raise { function } => stack.functions[function as usize % stack.functions.len()].raise(),
         PcStep::Quiet { cpu, ns } => quiet(stack, CpuId(cpu % stack.host.cpus()), ns),
         PcStep::Kick { cpu } => kick(stack, CpuId(cpu % stack.host.cpus())),
@@ -162,6 +166,16 @@ fn wait_for(is_served: impl Fn() -> bool) {
             return;
         }
         SimHal.delay_ns(FIRE_LOOK_NS);
+    }
+}
+
+/// Moves that follow each other are put off until an interrupt, so the line often moves while its interrupt is in service, and
+/// masked if its handler is a thread. The old vectors leave the mark of a level at each CPU.
+fn chase(stack: &PcStack, moves: u32, ns: u64) {
+    for turn in 0..moves {
+        stack.functions[turn as usize % stack.functions.len()].raise();
+        SimHal.delay_ns(ns);
+        move_line(stack, LEVEL_LINE, 1 << (turn % stack.host.cpus()));
     }
 }
 

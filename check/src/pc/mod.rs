@@ -97,10 +97,10 @@ impl Subject for Pc {
     }
 
     fn is_comparable(&self, step: &PcStep) -> bool {
-        use PcStep::{Abort, Accelerator, Burst, Poster, Rebind, Recreate, Remove, Reset, Timer};
+        use PcStep::{Abort, Accelerator, Burst, Chase, Poster, Rebind, Recreate, Remove, Reset, Timer};
         let ends =
             |step: &_| matches!(step, Abort { .. } | Rebind { .. } | Recreate { .. } | Remove { .. } | Reset { .. });
-        !ends(step) && !matches!(step, Accelerator(_) | Burst { .. } | Poster(_) | Timer(_))
+        !ends(step) && !matches!(step, Accelerator(_) | Burst { .. } | Chase { .. } | Poster(_) | Timer(_))
     }
 
     /// A drive may fail again while its driver waits for the end of its reset. The driver then waits for CAP.TO, 500

@@ -206,10 +206,7 @@ impl Rig for PcRig {
         let Shape { queues, managed, mix, calls, timers: has_timers, tuned, .. } = self.shape;
         let (accelerator, threaded) =
             (self.accelerator.zip(self.shape.accelerator.clone()), self.hardware.has_threads());
-        let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
-        let (lossy, faulty, mute) = (any(PcFault::is_lossy), any(PcFault::breaks_operations), any(PcFault::is_mute));
-        let stale = any(PcFault::is_stale) && delivery == Path::Plain;
-        let promises = Promises { lossy, faulty, mute, stale, impatient: any(PcFault::outlasts_patience) };
+        let promises = Promises::under(&self.faults, delivery);
         let boot = move || {
             let numbers = AtomicU64::new(1);
             let accelerator =
@@ -311,7 +308,7 @@ impl Rig for PcRig {
             }),
             PcFault::Fatal { drive } => self.drive(drive, |drive| drive.faults_mut().fatal_at = Some(now)),
             PcFault::Refused { drive } => self.refuse(drive, Some(now)),
-            PcFault::AdminFails { drive } => self.drive(drive, |drive| drive.faults_mut().admin_fails = true),
+            PcFault::AdminFails { drive, .. } => self.drive(drive, |drive| drive.faults_mut().admin_fails = true),
             PcFault::AbortsUnanswered { drive, late_ns } => {
                 self.drive(drive, |drive| drive.faults_mut().aborts_unanswered = Some(Ps::from_ns(late_ns)));
             }
@@ -342,7 +339,7 @@ impl Rig for PcRig {
                 self.refuse(drive, None);
                 self.broken(drive);
             }
-            PcFault::AdminFails { drive } => self.drive(drive, |drive| drive.faults_mut().admin_fails = false),
+            PcFault::AdminFails { drive, .. } => self.drive(drive, |drive| drive.faults_mut().admin_fails = false),
             PcFault::AbortsUnanswered { drive, .. } => {
                 self.drive(drive, |drive| drive.faults_mut().aborts_unanswered = None);
                 // The ids of what the driver wanted to abort come back with a reset.

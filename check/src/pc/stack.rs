@@ -2,6 +2,7 @@
 
 use super::accelerator::{self, Accelerator};
 use super::drive::{Claim, Drive, Slot, claim};
+use super::fault::PcFault;
 use super::load::{Load, disrupt};
 use super::poster::{self, Poster};
 use super::sources::{Function, Rings};
@@ -97,6 +98,22 @@ pub(super) struct Promises {
     pub(super) stale: bool,
     /// Commands may be in flight for longer than their driver waits for an Abort.
     pub(super) impatient: bool,
+    /// A driver may be kept from undoing what it had begun.
+    pub(super) stuck: bool,
+}
+
+impl Promises {
+    pub(super) fn under(faults: &[PcFault], delivery: Path) -> Self {
+        let any = |is: fn(&PcFault) -> bool| faults.iter().any(is);
+        Self {
+            lossy: any(PcFault::is_lossy),
+            faulty: any(PcFault::breaks_operations),
+            mute: any(PcFault::is_mute),
+            stale: any(PcFault::is_stale) && delivery == Path::Plain,
+            impatient: any(PcFault::outlasts_patience),
+            stuck: any(PcFault::keeps_from_undoing),
+        }
+    }
 }
 
 /// Everything that runs on the machine.

@@ -49,6 +49,8 @@ pub enum PcStep {
     FirePin { function: u32 },
     /// A function on the level line wants service.
     Raise { function: u32 },
+    /// The level line wants service that many times, and moves from CPU to CPU meanwhile, a while behind each.
+    Chase { moves: u32, ns: u64 },
     /// A CPU goes without its tick.
     Quiet { cpu: u32, ns: u64 },
     /// A CPU is asked to look at its run queue.
@@ -111,7 +113,8 @@ impl PcStep {
         match draw.below(100) {
             0..60 => Self::Accelerator(AcceleratorStep::draw(draw)),
             60..85 => Self::Timer(TimerStep::draw(draw)),
-            _ => Self::Poster(PosterStep::draw(draw)),
+            85..95 => Self::Poster(PosterStep::draw(draw)),
+            _ => Self::Chase { moves: draw.time_ns(2, 24) as u32, ns: draw.time_ns(20, 20_000) },
         }
     }
 }
@@ -153,6 +156,9 @@ impl fmt::Display for PcStep {
                 write!(f, "function {function} raises the level line, and waits for the handler")
             }
             Self::Fire => write!(f, "ring once, and wait for the handler"),
+            Self::Chase { moves, ns } => {
+                write!(f, "raise the level line and move it on {ns} ns later, {moves} times")
+            }
             Self::Raise { function } => write!(f, "function {function} raises the level line"),
             Self::Accelerator(step) => step.fmt(f),
             Self::Timer(step) => step.fmt(f),

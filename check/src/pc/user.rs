@@ -22,7 +22,12 @@ pub(super) struct Habit {
     pub(super) pinned: bool,
     /// Its commands go to the queue of its own number.
     pub(super) own_queue: bool,
+    /// Behind this many of a hundred batches it polls the queue for a few completions.
+    pub(super) polls_percent: u64,
 }
+
+/// Most completions of a poll.
+const POLLED_MAX: u64 = 4;
 
 impl Habit {
     /// Users that submit this many commands each.
@@ -36,6 +41,8 @@ impl Habit {
             }),
             pinned: !knobs.chance("roaming", 50),
             own_queue: false,
+            polls_percent: knobs
+                .number_with("polls", 0..=100, 0, |draw| if draw.percent(75) { 0 } else { draw.within(3..=40) }),
         }
     }
 }
@@ -89,6 +96,9 @@ impl User {
                 // The queue is full of other users' commands, stopped, or gone.
                 left -= 1;
                 SimHal.delay_ns(500);
+            }
+            if habit.polls_percent > 0 && draw.percent(habit.polls_percent) {
+                slot.poll_few(draw.within(1..=POLLED_MAX) as usize);
             }
             if habit.think_ns > 0 {
                 SimHal.delay_ns(draw.below(habit.think_ns));
