@@ -276,3 +276,28 @@ fn an_event_without_its_cpu_cannot_be_set_pending() {
     let set = knobs("comparable=1 cpus=4 ppis=0");
     passes("gicv3", &Recipe { set, faults: Some([].into()), ..Recipe::of(0xb732_54ad_b496) });
 }
+
+/// How often these histories of a scenario saw a transition. All of them must pass.
+fn saw(name: &str, set: &str, transition: &str) -> u64 {
+    let scenario = scenarios::all().iter().find(|scenario| scenario.name() == name).expect("a scenario");
+    let times = |seed| {
+        let run = run(*scenario, &Recipe { set: knobs(set), faults: Some([].into()), ..Recipe::of(seed) });
+        assert!(run.failure.is_none(), "{}{}{}", run.history, run.state, run.failure.expect("looked at"));
+        run.coverage.iter().filter(|(seen, _)| *seen == transition).map(|(_, times)| times).sum::<u64>()
+    };
+    (1..=10).map(times).sum()
+}
+
+/// Its driver gives up, and then the ITS goes on.
+#[test]
+fn an_its_may_be_silent_for_longer_than_its_driver_waits() {
+    let silent = "ITS: silent for longer than its driver waits";
+    assert_eq!(saw("gicv3", "its_silence=1 messages_by=its cpus=2 load=20", silent), 10);
+    assert_eq!(saw("gicv3", "its_silence=0 messages_by=its cpus=2 load=20", silent), 0);
+}
+
+/// A driver comes for a wire that rings and is nobody's.
+#[test]
+fn a_wire_that_rings_is_taken_over() {
+    assert!(saw("gicv2", "steps=200 cpus=3", "adopted: a wire that rings") > 0);
+}

@@ -21,6 +21,7 @@ const LOOK_NS: u64 = 20_000;
 
 /// Frees all lines that are not private, and compares. Returns the sources that had one.
 pub(super) fn free(stack: &Arc<GicStack>) -> Vec<usize> {
+    stack.check("allocate too much", stack.ask_too_much());
     let shared: Vec<usize> = (0..stack.sources.len())
         .filter(|&index| stack.sources[index].line().is_some() && !stack.sources[index].is_private())
         .collect();

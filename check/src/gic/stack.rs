@@ -229,6 +229,21 @@ impl GicStack {
         }
     }
 
+    /// The answer to a request for a message that the board does not have. The levels behind it have given numbers by then.
+    ///
+    /// # Errors
+    /// The core's result, which no machine without messages gives.
+    pub(super) fn ask_too_much(&self) -> Result<(), IrqError> {
+        let Some(way) = self.system.arm.messages() else { return Ok(()) };
+        let domain = MessageDomain::new(SimHal, self.messages.clone(), way.domain().clone())?;
+        let request = harness::request(self.sources.len() as u32);
+        match self.system.core.alloc_line(Arc::new(domain), &request, way.flow()) {
+            Err(IrqError::Exhausted(..)) => Ok(()),
+            Err(error) => Err(error),
+            Ok(line) => violate("refusals", format!("line {line} of a message that is not there")),
+        }
+    }
+
     /// Installs the source's handler on its line.
     ///
     /// # Errors

@@ -175,6 +175,7 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
     }
     let tunings = stack.tunings.lock().expect("one host thread").take();
     tunings.iter().for_each(|tunings| tunings.check(stack));
+    stack.drives.iter().for_each(|drive| drive.ask_too_much(&stack.host));
     if let Some(lines_max) = lines_max {
         accounts::check_numbers(stack, lines_max);
     }

@@ -292,6 +292,17 @@ impl Drive {
         Ok(())
     }
 
+    /// Asks for a message that the drive does not have. It must be refused, and what the levels behind it have given by then is
+    /// given back: whoever counts them next finds them.
+    pub(super) fn ask_too_much(&self, host: &Host) {
+        let domain = self.domains.lock().expect("one host thread").one(false);
+        let request = AllocRequest::fixed(RequesterId(requester(self.index)), u32::MAX, CpuSet::first(host.cpus()));
+        match host.core().alloc_line(domain, &request, Flow::Edge) {
+            Err(IrqError::Exhausted(..)) => {}
+            other => violate("refusals", format!("a message that drive {} does not have: {other:?}", self.index)),
+        }
+    }
+
     /// Frees a slot's line, and gives its queue pair a new one. The caller holds the slot.
     pub(super) fn reconnect(&self, host: &Host, slot: &Slot, numbers: &AtomicU64) -> Result<(), IrqError> {
         let Some(bound) = slot.set(None) else { return Ok(()) };
