@@ -77,7 +77,7 @@ impl<H: Hal> Lines<H> {
         let Some(word) = self.word(intid) else { return false };
         let before = word.get();
         let closed = if before == MASKED { CLOSED } else { 0 };
-        word.set(u64::from(irq.0) + LINE | closed);
+        word.set((u64::from(irq.0) + LINE) | closed);
         before == TAKEN
     }
 
