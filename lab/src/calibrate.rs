@@ -40,7 +40,7 @@ use crate::published::{self, Usage};
 use crate::reproduce::{self, FailedRun};
 use region::{Held, Region};
 use rows::{Anchored, Rows, Whole};
-pub(crate) use rows::{Family, FreeConstant, short_ns};
+pub(crate) use rows::{Family, FreeConstant, TOGETHER_IOS_SHORT, short_ns};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -3,6 +3,7 @@
 use super::{CalibrateError, Candidate, Model};
 use crate::input::{InputError, Place};
 use crate::interrupt::StopFlag;
+use crate::kinds::storage::Storage;
 use crate::plan::Plan;
 use crate::platform::{Constant, Platform, Spec};
 use crate::published::{self, Usage};
@@ -295,6 +296,9 @@ fn error(row: &published::Row, value: f64, from: f64) -> f64 {
     }
 }
 
+/// I/Os of a phase in a short run, from which on its jobs no longer wait for each other.
+pub(crate) const TOGETHER_IOS_SHORT: u64 = 50_000;
+
 /// The ramp and the span of the short run that a fit to measurements repeats, in ns.
 pub(crate) fn short_ns(plan: &Plan) -> f64 {
     let short = shortened(plan, DRIFTING).spans;
@@ -319,5 +323,9 @@ fn shortened(plan: &Plan, kind: Short) -> Plan {
     let mut short = whole.clone();
     short.spans.ramp_ns /= kind.ramp;
     short.spans.measured_ns /= kind.span;
+    // Jobs that are stopped together do not go by the span.
+    if let Some(comparison) = short.work.of_mut::<Storage>() {
+        comparison.experiment.together_ios = comparison.experiment.together_ios.min(TOGETHER_IOS_SHORT);
+    }
     if short.validate().is_ok() { short } else { whole }
 }

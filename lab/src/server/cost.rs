@@ -97,9 +97,23 @@ fn events(plan: &Plan, stop: &StopFlag) -> Option<u64> {
     if stop.is_set() {
         return None;
     }
-    let events = found.map_or(0, |run| run.outcome.engine.events);
-    // What is counted is the measured span.
-    Some((events as f64 * calibrate::short_ns(plan) / plan.spans.measured_ns.max(1) as f64) as u64)
+    let events = found.as_ref().map_or(0, |run| run.outcome.engine.events);
+    let share = match found.ok().filter(|_| is_together(plan)) {
+        Some(run) => {
+            let directions = run.outcome.storage().map(|storage| storage.directions.clone()).unwrap_or_default();
+            let ios: u64 = directions.iter().map(|direction| direction.ios).sum();
+            (calibrate::TOGETHER_IOS_SHORT as f64 / ios.max(1) as f64).min(1.0)
+        }
+        // What is counted is the measured span.
+        None => calibrate::short_ns(plan) / plan.spans.measured_ns.max(1) as f64,
+    };
+    Some((events as f64 * share) as u64)
+}
+
+/// True if jobs are stopped together: their I/Os are bounded, and not their span.
+fn is_together(plan: &Plan) -> bool {
+    let mut loads = plan.storage().into_iter().flat_map(|storage| &storage.jobs).filter_map(|job| job.load.as_ref());
+    loads.any(|load| load.ends.together_ns.is_some())
 }
 
 #[cfg(test)]

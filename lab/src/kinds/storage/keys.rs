@@ -53,6 +53,8 @@ pub struct Storage {
     pub verify_data: bool,
     /// Some jobs wait for others or run to their own end: each phase is measured over its own span.
     pub staged: bool,
+    /// I/Os of a phase from which on its jobs no longer wait for each other.
+    pub together_ios: u64,
     /// The share of buffered reads that the page cache answers, in per cent.
     pub page_cache_hits: u8,
     /// Copying a page between the page cache and a buffer, in ns.
@@ -77,6 +79,9 @@ pub enum Detail {
     Logs,
 }
 
+/// About a second of host time.
+const TOGETHER_IOS: u64 = 500_000;
+
 /// The values without any key set.
 const BLANK: Storage = Storage {
     drives: Vec::new(),
@@ -88,6 +93,7 @@ const BLANK: Storage = Storage {
     max_segments: 0,
     verify_data: false,
     staged: false,
+    together_ios: TOGETHER_IOS,
     page_cache_hits: 0,
     page_copy_ns: 0,
     rogue_msi_ns: None,

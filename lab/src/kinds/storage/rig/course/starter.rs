@@ -54,9 +54,6 @@ impl Entry {
     }
 }
 
-/// I/Os of a phase from which on its jobs no longer wait for each other: about a second of host time.
-const PHASE_IOS_MAX: u64 = 500_000;
-
 /// What has happened to a phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
@@ -71,6 +68,8 @@ pub(crate) struct Starter {
     genesis_ns: u64,
     /// `exitall` of any job.
     exitall: bool,
+    /// I/Os of a phase from which on its jobs no longer wait for each other.
+    together_ios: u64,
 }
 
 impl Starter {
@@ -92,7 +91,8 @@ impl Starter {
         };
         let loads = || storage.jobs.iter().filter_map(|job| job.load.as_deref());
         let exitall = loads().any(|load| load.ends.exitall);
-        Self { jobs: Mutex::new(loads().enumerate().map(entry).collect()), genesis_ns: SimHal.now_ns(), exitall }
+        let jobs = Mutex::new(loads().enumerate().map(entry).collect());
+        Self { jobs, genesis_ns: SimHal.now_ns(), exitall, together_ios: storage.together_ios }
     }
 
     /// When the run began.
@@ -183,15 +183,15 @@ impl Starter {
         waiting.map(|job| self.genesis_ns + job.delay_ns).chain(given).filter(|&at_ns| at_ns > now_ns).min()
     }
 
-    /// Stops the jobs of a phase that are stopped together, when each job has had what it is given or has ended. From
-    /// [`PHASE_IOS_MAX`] I/Os on none waits for another. One that has not begun then still has its whole time: it begins when
-    /// its delay is over, and nothing may run beside it any more.
+    /// Stops the jobs of a phase that are stopped together, when each job has had what it is given or has ended. Once the phase
+    /// has had as many I/Os as the plan allows, none waits for another. One that has not begun then still has its whole time: it
+    /// begins when its delay is over, and nothing may run beside it any more.
     pub(crate) fn stop_together(&self, phase: u32, ios: u64) {
         let now_ns = SimHal.now_ns();
         let mut jobs = self.jobs();
         let is_over = |at_ns: Option<u64>| at_ns.is_some_and(|at_ns| at_ns <= now_ns);
         let is_served = |job: &Entry| job.start.phase != phase || job.has_ended || is_over(job.served_ns());
-        if ios < PHASE_IOS_MAX && !jobs.iter().all(is_served) {
+        if ios < self.together_ios && !jobs.iter().all(is_served) {
             return;
         }
         let mut threads = Vec::new();
