@@ -77,11 +77,10 @@ fn stop(storage: &mut Storage, own_end: &[bool], spans: &Spans, warnings: &mut V
             continue;
         }
         let (own_ns, wanted_ns) = (own_ns(load), wanted_ns(load, directions, span_ns));
-        load.ends.ramp_ns = if own_ns <= span_ns { load.ends.ramp_ns } else { ramp_ns };
-        // All jobs of a phase are measured from the end of its longest ramp.
-        let longest_ns = uneven.and_then(|phase| phase.ramp_ns).unwrap_or(0);
-        let longer_ns = longest_ns.saturating_sub(load.ends.ramp_ns);
-        load.ends.ramp_ns += longer_ns;
+        let shared_ns = if own_ns <= span_ns { load.ends.ramp_ns } else { ramp_ns };
+        // Beside jobs that run to their own end it counts when they do: their ramps are not shortened.
+        load.ends.ramp_ns = uneven.and_then(|phase| phase.ramp_ns).unwrap_or(shared_ns);
+        let longer_ns = load.ends.ramp_ns.saturating_sub(shared_ns);
         let least_ns = (span_ns + longer_ns).min(own_ns);
         load.ends.stand_in_ns = Some(wanted_ns.max(least_ns));
         load.ends.together_ns = uneven.map(|_| least_ns);
