@@ -341,7 +341,7 @@ impl Rig for GicRig {
             beliefs::check(stack, true);
             stack.claim();
         });
-        let shared = self.boot(|stack| end::free(stack));
+        let shared = self.boot(end::free);
         self.fall_silent();
         self.boot(move |stack| end::bind(stack, &shared));
     }

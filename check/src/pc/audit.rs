@@ -82,15 +82,13 @@ fn bind_without_reset(stack: &PcStack, drive: &Drive) {
         return;
     }
     for slot in stack.slots_of(drive).filter(|slot| slot.bound().is_none()) {
-        match drive.bind(&stack.host, slot, &stack.numbers) {
-            Err(BindError::Nvme(error @ NvmeError::Command(..))) => {
-                let state = controller.snapshot();
-                violate(
-                    "operations",
-                    format!("drive {} refuses a queue that it never got: {error}\n{state:?}", drive.index),
-                );
-            }
-            Ok(()) | Err(_) => {}
+        let bound = drive.bind(&stack.host, slot, &stack.numbers);
+        if let Err(BindError::Nvme(error @ NvmeError::Command(..))) = bound {
+            let state = controller.snapshot();
+            violate(
+                "operations",
+                format!("drive {} refuses a queue that it never got: {error}\n{state:?}", drive.index),
+            );
         }
     }
 }
