@@ -88,6 +88,24 @@ fn a_throttled_line_comes_back_without_a_tick() {
     assert_eq!(timers.take(), []);
 }
 
+/// The tick switches threads: its interrupt ends when the thread that was interrupted runs again.
+#[test]
+fn a_throttled_line_comes_back_before_the_tick() {
+    let (hal, timers, alarm, core, line) = world();
+    line.request("test", RequestFlags::default(), Arc::new(Call(|_| ()))).unwrap().keep();
+    hal.interrupt(CPU0, || alarm.arm(5_000));
+    for _ in 0..2 {
+        hal.interrupt(CPU0, || core.handle_vector(FIRST));
+    }
+    hal.advance_ns(5_000);
+    timers.take();
+    hal.interrupt(CPU0, || {
+        assert_eq!(alarm.expired(&core), Expired::Kernel);
+        assert_eq!(core.next_deadline_ns(CPU0), None, "it is throttled no more");
+    });
+    assert_eq!(timers.take(), []);
+}
+
 #[test]
 fn the_timer_is_armed_for_the_earlier_of_both() {
     let (hal, timers, alarm, core, line) = world();
