@@ -304,6 +304,14 @@ mod tests {
         }
     }
 
+    /// An item counted as done an instant before it was marked, and the history was judged just then.
+    #[test]
+    fn what_is_done_is_marked() {
+        let family = FAMILIES.iter().find(|family| family.name == "moderation").expect("a family");
+        let broken = family.run(scenarios::all(), &Recipe::of(0xc15c_2ea5_d9e5)).expect("knobs of its scenarios");
+        assert!(broken.is_none(), "{}", broken.expect("looked at"));
+    }
+
     #[test]
     fn another_load_comes_to_another_end() {
         static TWO: Family =

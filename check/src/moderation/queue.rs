@@ -57,14 +57,15 @@ impl Queue {
 
     /// Takes at most `most` items.
     fn take(&self, most: u32) -> u32 {
-        let (first, count) = {
+        let count = {
             let mut side = self.side.lock();
             let produced = self.port.produced();
             let first = side.done;
             side.done = produced.min(first + u64::from(most));
-            (first, (side.done - first) as u32)
+            // Under the lock: who sees the queue idle has heard of all its items.
+            (first..side.done).for_each(|item| Mark::Completed.of(self.command(item)));
+            (side.done - first) as u32
         };
-        (first..first + u64::from(count)).for_each(|item| Mark::Completed.of(self.command(item)));
         SimHal.work(Work::ReapEntry, count);
         self.go_on();
         count
