@@ -99,8 +99,8 @@ impl<H: Hal> Alarm<H> {
 
     /// This CPU's timer has interrupted it. Arms the timer for the next deadline, and says whose deadline has passed.
     /// For the kernel's deadline, the caller then runs the kernel's tick, which may arm the next one. The core does
-    /// its due work at the end of every interrupt, and before a tick: a tick may switch threads, so that its
-    /// interrupt ends much later. Interrupts are off.
+    /// its due work at the end of every interrupt. A tick may switch threads, and its interrupt then ends much later: so
+    /// the timer interrupts once more, at once, if the core has due work then. Interrupts are off.
     pub fn expired(&self, core: &IrqCore<H>) -> Expired {
         let cpu = self.here();
         if cpu.armed_ns.get() == NEVER {
@@ -114,16 +114,11 @@ impl<H: Hal> Alarm<H> {
             cpu.kernel_ns.set(NEVER);
         }
         cpu.armed_ns.set(NEVER);
-        // Work that is due already is done before this interrupt ends.
         let later = |at_ns: u64| if at_ns > now_ns { at_ns } else { NEVER };
-        self.arm_by(later(deadline_ns).min(later(kernel_ns)));
-        if !due {
-            return Expired::Core;
-        }
-        if deadline_ns <= now_ns {
-            core.housekeep();
-        }
-        Expired::Kernel
+        // Without a tick, work that is due already is done before this interrupt ends.
+        let core_ns = if due { deadline_ns } else { later(deadline_ns) };
+        self.arm_by(core_ns.min(later(kernel_ns)));
+        if due { Expired::Kernel } else { Expired::Core }
     }
 
     /// Stops this CPU's timer, for a CPU that goes offline. Interrupts are off.

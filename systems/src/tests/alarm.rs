@@ -90,7 +90,7 @@ fn a_throttled_line_comes_back_without_a_tick() {
 
 /// The tick switches threads: its interrupt ends when the thread that was interrupted runs again.
 #[test]
-fn a_throttled_line_comes_back_before_the_tick() {
+fn a_throttled_line_does_not_wait_for_the_end_of_a_tick() {
     let (hal, timers, alarm, core, line) = world();
     line.request("test", RequestFlags::default(), Arc::new(Call(|_| ()))).unwrap().keep();
     hal.interrupt(CPU0, || alarm.arm(5_000));
@@ -101,9 +101,12 @@ fn a_throttled_line_comes_back_before_the_tick() {
     timers.take();
     hal.interrupt(CPU0, || {
         assert_eq!(alarm.expired(&core), Expired::Kernel);
-        assert_eq!(core.next_deadline_ns(CPU0), None, "it is throttled no more");
+        alarm.arm(15_000);
     });
-    assert_eq!(timers.take(), []);
+    assert_eq!(timers.take(), [Did::Arm(0)], "at once, for the core");
+    assert_eq!(expired(hal, &alarm, &core), Expired::Core);
+    assert_eq!(core.next_deadline_ns(CPU0), None, "it is throttled no more");
+    assert_eq!(timers.take(), [Did::Arm(10_000)], "the next tick");
 }
 
 #[test]
