@@ -98,6 +98,8 @@ pub(crate) struct Cpu {
     /// The disturbed schedule delays the ACCEPT event ([`crate::unrest`]). Turning interrupts off prevents it.
     accept_late: Cell<bool>,
     timer_generation: Cell<u32>,
+    /// When the local timer expires; 0 if it is not armed.
+    timer_end: Cell<Ps>,
     /// The scheduler prefers another thread to the running one.
     need_resched: Cell<bool>,
     /// Halted: the next interrupt pays the cost of the wake-up.
@@ -129,6 +131,7 @@ impl Cpu {
             accept_pending: Cell::new(false),
             accept_late: Cell::new(false),
             timer_generation: Cell::new(0),
+            timer_end: Cell::new(Ps(0)),
             need_resched: Cell::new(false),
             idle: Cell::new(true),
             in_idle_loop: Cell::new(false),
@@ -222,11 +225,17 @@ impl Cpu {
         self.accept_late.set(false);
     }
 
-    /// Arms the local timer again; earlier settings become stale. Returns the number of this setting.
-    pub(crate) fn rearm_timer(&self) -> u32 {
+    /// Arms the local timer until `end`; earlier settings become stale. Returns the number of this setting. 0 disarms it.
+    pub(crate) fn rearm_timer(&self, end: Ps) -> u32 {
+        self.timer_end.set(end);
         let generation = self.timer_generation.get().wrapping_add(1);
         self.timer_generation.set(generation);
         generation
+    }
+
+    /// The time until the local timer expires; 0 if it is not armed, or has expired.
+    pub(crate) fn timer_left(&self, now: Ps) -> Ps {
+        Ps(self.timer_end.get().0.saturating_sub(now.0))
     }
 
     /// True if the timer's latest setting has this number.

@@ -261,6 +261,12 @@ impl Lapic {
         }
     }
 
+    /// True for the register that counts down to the timer's interrupt ("APIC Timer"). Only the clock knows its value.
+    fn is_current_count(&self, register: u32) -> bool {
+        let offset = spec::apic::xapic::TIMER_CURRENT.offset();
+        register == if self.page.is_some() { offset } else { msr::TIMER_CURRENT }
+    }
+
     /// Divide configuration register: bits 3, 1 and 0 ("APIC Timer").
     fn divisor(&self) -> u32 {
         match self.timer_divide >> 1 & 4 | self.timer_divide & 3 {
@@ -372,8 +378,13 @@ impl Controller for LocalApics {
         self.raise(board, Some(cpu.id.0), self.timer_vector, false);
     }
 
-    fn read(&self, cpu: &Cpu, register: u32) -> Result<u64, Fault> {
-        self.apics[cpu.id.index()].borrow().read(register)
+    fn read(&self, board: &Board, cpu: &Cpu, register: u32) -> Result<u64, Fault> {
+        let lapic = self.apics[cpu.id.index()].borrow();
+        if lapic.is_current_count(register) {
+            let ticks = cpu.timer_left(board.local_now()).0.div_ceil(board.costs.timer_tick.0.max(1));
+            return Ok(ticks.div_ceil(lapic.divisor().into()));
+        }
+        lapic.read(register)
     }
 
     fn write(&self, cpu: &Cpu, register: u32, value: u64) -> Effect {

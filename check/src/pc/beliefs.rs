@@ -7,12 +7,12 @@ use super::stack::PcStack;
 use crate::checkers::beliefs::{Comparison, Promises, compare, glance};
 use crate::server::{IOAPIC_REQUESTER, RINGER_REQUESTER, WIRE_PIN, requester};
 use drivers::nvme::QueueState;
-use hal::CpuId;
+use hal::{CpuId, Hal as _};
 use irq::{Belief, Irq};
 use machine::fabric::ioapic::IoApic;
 use machine::fabric::vtd::VtdUnit;
 use machine::nvme::Nvme;
-use machine::{inspect, peek_lapic, peek64};
+use machine::{SimHal, inspect, peek_lapic, peek64};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// MSR numbers (SDM vol. 3, "x2APIC Register Address Space"). In xAPIC mode the same registers are at `16 * (number - 0x800)` of a
@@ -21,7 +21,15 @@ const ID: u32 = 0x802;
 const TPR: u32 = 0x808;
 const SVR: u32 = 0x80f;
 const LVT_TIMER: u32 = 0x832;
+const TIMER_CURRENT: u32 = 0x839;
 const TIMER_DIVIDE: u32 = 0x83e;
+/// The last words of the in-service and of the request register, for vectors E0h to FFh.
+const ISR_LAST: u32 = 0x817;
+const IRR_LAST: u32 = 0x827;
+/// The local timer and the reschedule interrupt, in those words.
+const LOOKS: u64 = 1 << (0xec - 0xe0) | 1 << (0xfd - 0xe0);
+/// A timer is armed for a wait, and its CPU may be stalled between the look at the clock and that (50 µs at most).
+const ALARM_NS: u64 = 60_000;
 const LVT_MASKED: u64 = 1 << 16;
 /// Bits of a redirection entry that only hardware changes: delivery status and remote IRR (82093AA, "I/O Redirection
 /// Table Registers").
@@ -99,6 +107,7 @@ fn lapics(stack: &PcStack, now: &mut Comparison) {
             now.same("LVT timer entry of CPU", cpu.into(), 0xec_u8, timer);
             now.same("timer divider of CPU", cpu.into(), 0b1011_u8, read(TIMER_DIVIDE));
         }
+        now.same("alarm of CPU", cpu.into(), true, is_alarmed(stack, CpuId(cpu)));
         if let Some(address) = stack.host.pc.posted().and_then(|posted| posted.descriptor_address(CpuId(cpu))) {
             // VT-d, "Posted Interrupt Descriptor (PID)": SN 257, NV 279:272, NDST 319:288.
             let control = peek64(address.0 + 32).unwrap_or(0);
@@ -106,6 +115,17 @@ fn lapics(stack: &PcStack, now: &mut Comparison) {
             now.same("posted descriptor of CPU", cpu.into(), expected, control & !1);
         }
     }
+}
+
+/// True unless the core has work for a CPU at a time, and its timer is neither armed for it nor about to interrupt it.
+fn is_alarmed(stack: &PcStack, cpu: CpuId) -> bool {
+    let Some(due_ns) = stack.host.core().next_deadline_ns(cpu) else { return true };
+    // A tick of the timers is 1 ns here.
+    let left_ns = lapic(cpu, TIMER_CURRENT);
+    let is_open = lapic(cpu, LVT_TIMER) & LVT_MASKED == 0;
+    let is_armed = is_open && left_ns > 0 && SimHal.now_ns() + left_ns <= due_ns + ALARM_NS;
+    let comes = (lapic(cpu, IRR_LAST) | lapic(cpu, ISR_LAST)) & LOOKS != 0;
+    is_armed || comes || stack.host.is_away(cpu)
 }
 
 fn table_entry(stack: &PcStack, index: u64) -> u128 {

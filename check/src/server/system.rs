@@ -43,6 +43,8 @@ pub(super) struct Watch {
     /// Interrupts that a CPU took while offline, or ended with a vector left in service.
     pub(super) violations: Mutex<Vec<String>>,
     offline: Vec<AtomicBool>,
+    /// By CPU: it goes offline, is offline, or comes online.
+    away: Vec<AtomicBool>,
 }
 
 impl Watch {
@@ -52,7 +54,8 @@ impl Watch {
             cpus,
             taken: range.clone().map(|_| [const { AtomicU64::new(0) }; 256]).collect(),
             violations: Mutex::default(),
-            offline: range.map(|_| AtomicBool::new(false)).collect(),
+            offline: range.clone().map(|_| AtomicBool::new(false)).collect(),
+            away: range.map(|_| AtomicBool::new(false)).collect(),
         }
     }
 
@@ -127,6 +130,11 @@ pub struct Host {
 }
 
 impl Host {
+    /// True if a CPU goes offline, is offline, or comes online: it looks after its lines itself, without a timer.
+    pub fn is_away(&self, cpu: CpuId) -> bool {
+        self.watch.away[cpu.index()].load(Relaxed)
+    }
+
     /// The delivery core.
     pub fn core(&self) -> &Arc<IrqCore<SimHal>> {
         self.pc.core()
@@ -319,6 +327,8 @@ impl Host {
 
     fn stay_offline(self: &Arc<Self>, cpu: CpuId, wait: impl FnOnce()) -> Result<(), IrqError> {
         let off = SimHal.irq_save();
+        let away = &self.watch.away[cpu.index()];
+        away.store(true, Relaxed);
         let result = self.pc.stop_cpu().map(|gone| assert_eq!(gone, cpu));
         if result.is_ok() {
             let offline = &self.watch.offline[cpu.index()];
@@ -342,6 +352,7 @@ impl Host {
             }
             self.start_tick();
         }
+        away.store(false, Relaxed);
         SimHal.irq_restore(off);
         result
     }

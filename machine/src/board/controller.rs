@@ -57,7 +57,7 @@ pub(crate) trait Controller {
     fn time_slice(&self, board: &Board, cpu: &Cpu);
 
     /// `cpu` reads one of its own registers.
-    fn read(&self, _cpu: &Cpu, _register: u32) -> Result<u64, Fault> {
+    fn read(&self, _board: &Board, _cpu: &Cpu, _register: u32) -> Result<u64, Fault> {
         Err(Fault::NoRegisters)
     }
 

@@ -149,10 +149,12 @@ impl Core {
     /// Arms the running CPU's timer. 0 ticks disarm it.
     fn arm_timer(&self, ticks: u32) {
         let cpu = self.cpu();
-        let generation = cpu.rearm_timer();
-        if ticks > 0 {
+        if ticks == 0 {
+            cpu.rearm_timer(Ps(0));
+        } else {
             let delay = Ps(self.board.costs.timer_tick.0 * u64::from(ticks)) + self.board.late(Kind::LateTimer);
             let at = self.board.local_now() + delay;
+            let generation = cpu.rearm_timer(at);
             self.clock().push(at, Event::for_cpu(cpu.id, cpu_event::TIMER, generation.into()));
         }
     }
@@ -160,7 +162,7 @@ impl Core {
     /// A read of the running CPU's own LAPIC.
     pub(crate) fn lapic_read(&self, register: u32) -> u64 {
         self.settle();
-        self.board.controller().read(self.cpu(), register).unwrap_or_else(|fault| {
+        self.board.controller().read(&self.board, self.cpu(), register).unwrap_or_else(|fault| {
             self.board.cpu_fault(fault.kind(), format!("read of {register:#x}"));
             0
         })

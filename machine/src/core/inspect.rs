@@ -32,7 +32,7 @@ pub fn peek_lapic(cpu: u32, register: u32) -> Option<u64> {
     let mut seen = None;
     current::try_with(|core| {
         let cpu = core.board.cpus.real().get(cpu as usize);
-        seen = cpu.and_then(|cpu| core.board.controller().read(cpu, register).ok());
+        seen = cpu.and_then(|cpu| core.board.controller().read(&core.board, cpu, register).ok());
     });
     seen
 }

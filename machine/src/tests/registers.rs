@@ -129,3 +129,30 @@ fn a_register_write_beyond_any_window_is_a_fault_and_arrives_nowhere() {
     let (faults, _) = machine.faults();
     assert_eq!((faults[0].kind, faults[0].count), ("register write beyond any window", 3));
 }
+
+/// SDM vol. 3, "APIC Timer": the current count begins at the initial count and goes down at the divided clock; it is 0 once the
+/// timer has expired, or was stopped.
+#[test]
+fn the_current_count_of_a_local_timer_goes_down() {
+    let (mut machine, _) = machine(1);
+    let counts = machine.run_boot(Ps::from_ns(100_000), || {
+        let lapic = Regs::Lapic;
+        let count = || lapic.read64(0x839);
+        // Masked, and divided by 2.
+        lapic.write64(0x832, 0x1_00ec);
+        lapic.write64(0x83e, 0b0000);
+        let before = count();
+        lapic.write64(0x838, 4_000);
+        let begun = count();
+        SimHal.delay_ns(2_000);
+        let later = count();
+        SimHal.delay_ns(10_000);
+        let expired = count();
+        lapic.write64(0x838, 4_000);
+        lapic.write64(0x838, 0);
+        [before, begun, later, expired, count()]
+    });
+    let [before, begun, later, expired, stopped] = counts.expect("it ends");
+    assert_eq!((before, expired, stopped), (0, 0, 0));
+    assert!((3_900..=4_000).contains(&begun) && (2_900..=3_000).contains(&later), "{begun}, {later}");
+}
