@@ -97,9 +97,8 @@ pub(crate) struct Cpu {
     accept_pending: Cell<bool>,
     /// The disturbed schedule delays the ACCEPT event ([`crate::unrest`]). Turning interrupts off prevents it.
     accept_late: Cell<bool>,
-    timer_generation: Cell<u32>,
-    /// When the local timer expires; 0 if it is not armed.
-    timer_end: Cell<Ps>,
+    /// Number of the local timer's setting, and when it expires; 0 if it is not armed.
+    pub(crate) timer: Cell<(u32, Ps)>,
     /// The scheduler prefers another thread to the running one.
     need_resched: Cell<bool>,
     /// Halted: the next interrupt pays the cost of the wake-up.
@@ -130,8 +129,7 @@ impl Cpu {
             relaxes_on: Cell::new(0),
             accept_pending: Cell::new(false),
             accept_late: Cell::new(false),
-            timer_generation: Cell::new(0),
-            timer_end: Cell::new(Ps(0)),
+            timer: Cell::default(),
             need_resched: Cell::new(false),
             idle: Cell::new(true),
             in_idle_loop: Cell::new(false),
@@ -225,22 +223,16 @@ impl Cpu {
         self.accept_late.set(false);
     }
 
-    /// Arms the local timer until `end`; earlier settings become stale. Returns the number of this setting. 0 disarms it.
+    /// Arms the local timer until `end`; 0 disarms it. Earlier settings become stale. Returns the number of this one.
     pub(crate) fn rearm_timer(&self, end: Ps) -> u32 {
-        self.timer_end.set(end);
-        let generation = self.timer_generation.get().wrapping_add(1);
-        self.timer_generation.set(generation);
+        let generation = self.timer.get().0.wrapping_add(1);
+        self.timer.set((generation, end));
         generation
-    }
-
-    /// The time until the local timer expires; 0 if it is not armed, or has expired.
-    pub(crate) fn timer_left(&self, now: Ps) -> Ps {
-        Ps(self.timer_end.get().0.saturating_sub(now.0))
     }
 
     /// True if the timer's latest setting has this number.
     pub(crate) fn is_timer_armed_as(&self, generation: u64) -> bool {
-        u64::from(self.timer_generation.get()) == generation
+        u64::from(self.timer.get().0) == generation
     }
 }
 

@@ -381,7 +381,8 @@ impl Controller for LocalApics {
     fn read(&self, board: &Board, cpu: &Cpu, register: u32) -> Result<u64, Fault> {
         let lapic = self.apics[cpu.id.index()].borrow();
         if lapic.is_current_count(register) {
-            let ticks = cpu.timer_left(board.local_now()).0.div_ceil(board.costs.timer_tick.0.max(1));
+            let left_ps = cpu.timer.get().1.0.saturating_sub(board.local_now().0);
+            let ticks = left_ps.div_ceil(board.costs.timer_tick.0.max(1));
             return Ok(ticks.div_ceil(lapic.divisor().into()));
         }
         lapic.read(register)

@@ -386,9 +386,8 @@ fn a_redistributor_reads_all_configurations_where_the_its_refuses_one() {
     let (chip, level) = chip(&levels);
     rig.fake.refuse_times(0x0c, u32::MAX);
     chip.mask(&level);
-    let commands = rig.fake.commands().into_iter().rev();
-    let last: Vec<_> = commands.map(|words| (words[0] & 0xff, words[2] & 0xffff)).take(2).collect();
-    assert_eq!((last[0].0, last[1]), (0x05, (0x0d, 1)));
+    let [.., all, sync] = rig.fake.commands()[..] else { panic!("two commands") };
+    assert_eq!([all[0] & 0xff, all[2] & 0xffff, sync[0] & 0xff], [0x0d, 1, 0x05]);
 }
 
 /// What the ITS still maps would interrupt the next owner of the LPI's number.
