@@ -40,9 +40,7 @@ impl Entry {
         (counts.started_ns, counts.ended_ns, counts.end) = (Some(now_ns), Some(now_ns), Some(End::Stopped));
         self.has_ended = true;
     }
-}
 
-impl Entry {
     /// When it has had what it is given, by the machine's clock; none of one that runs to its own end, or waits.
     fn served_ns(&self) -> Option<u64> {
         Some(self.begun_ns?.saturating_add(self.stand_in_ns?))
