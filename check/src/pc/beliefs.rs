@@ -28,8 +28,6 @@ const ISR_LAST: u32 = 0x817;
 const IRR_LAST: u32 = 0x827;
 /// The local timer and the reschedule interrupt, in those words.
 const LOOKS: u64 = 1 << (0xec - 0xe0) | 1 << (0xfd - 0xe0);
-/// A timer is armed for a wait, and its CPU may be stalled between the look at the clock and that (50 µs at most).
-const ALARM_NS: u64 = 60_000;
 const LVT_MASKED: u64 = 1 << 16;
 /// Bits of a redirection entry that only hardware changes: delivery status and remote IRR (82093AA, "I/O Redirection
 /// Table Registers").
@@ -123,7 +121,7 @@ fn is_alarmed(stack: &PcStack, cpu: CpuId) -> bool {
     // A tick of the timers is 1 ns here.
     let left_ns = lapic(cpu, TIMER_CURRENT);
     let is_open = lapic(cpu, LVT_TIMER) & LVT_MASKED == 0;
-    let is_armed = is_open && left_ns > 0 && SimHal.now_ns() + left_ns <= due_ns + ALARM_NS;
+    let is_armed = is_open && left_ns > 0 && SimHal.now_ns() + left_ns <= due_ns + stack.host.alarm_ns_max();
     let comes = (lapic(cpu, IRR_LAST) | lapic(cpu, ISR_LAST)) & LOOKS != 0;
     is_armed || comes || stack.host.is_away(cpu)
 }

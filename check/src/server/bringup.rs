@@ -13,6 +13,7 @@ use irq::posted::PostedConfig;
 use irq::{AllocRequest, Flow, RequestFlags, RequesterId, Vector};
 use machine::model::ModelId;
 use machine::nvme::{REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
+use machine::unrest::Kind;
 use machine::{Interrupts, Machine, Regs, SimHal};
 use std::sync::{Arc, Mutex, OnceLock};
 use systems::pc::{Apics, ExtraVector, PcBuilder, PcError, Serving, Tick, TickEoi};
@@ -78,6 +79,13 @@ fn builder(
     (0..units).fold(builder, |builder, _| builder.unit(regs))
 }
 
+/// A timer is late by all delays between the look at the clock and its last register; of stalls there may be more than one.
+fn alarm_ns_max(config: &Config) -> u64 {
+    let stall = config.unrest.as_ref().map(|unrest| unrest.chances[Kind::Stall as usize]);
+    let stall_ns = stall.filter(|stall| stall.per_mille > 0).map_or(0, |stall| stall.longest.as_ns());
+    20_000 + 3 * stall_ns
+}
+
 impl Host {
     pub(super) fn bring_up(config: &Config, models: Models, sites: &[ModelId], entry: &Entry) -> Arc<Self> {
         let (ticks, faults) = (Arc::new(Ticks::new(config.tick_ns, config.cpus)), Arc::default());
@@ -98,6 +106,7 @@ impl Host {
             drives: OnceLock::new(),
             faults,
             ticks,
+            alarm_ns_max: alarm_ns_max(config),
             calls,
         });
         host.on_every_cpu(Self::start_tick);
