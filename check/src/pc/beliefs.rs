@@ -121,7 +121,7 @@ fn is_alarmed(stack: &PcStack, cpu: CpuId) -> bool {
     // A tick of the timers is 1 ns here.
     let left_ns = lapic(cpu, TIMER_CURRENT);
     let is_open = lapic(cpu, LVT_TIMER) & LVT_MASKED == 0;
-    let is_armed = is_open && left_ns > 0 && SimHal.now_ns() + left_ns <= due_ns + stack.host.alarm_ns_max();
+    let is_armed = is_open && left_ns > 0 && SimHal.now_ns() + left_ns <= due_ns + stack.host.alarm_ns_max;
     let comes = (lapic(cpu, IRR_LAST) | lapic(cpu, ISR_LAST)) & LOOKS != 0;
     is_armed || comes || stack.host.is_away(cpu)
 }

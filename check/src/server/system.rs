@@ -127,7 +127,7 @@ pub struct Host {
     pub(super) faults: Arc<Mutex<Vec<Fault>>>,
     pub(super) ticks: Arc<Ticks>,
     /// A timer may be armed so much too late, in ns: the clock is read before.
-    pub(super) alarm_ns_max: u64,
+    pub alarm_ns_max: u64,
     pub(super) calls: Arc<Calls>,
 }
 
@@ -135,11 +135,6 @@ impl Host {
     /// True if a CPU goes offline, is offline, or comes online: it looks after its lines itself, without a timer.
     pub fn is_away(&self, cpu: CpuId) -> bool {
         self.watch.away[cpu.index()].load(Relaxed)
-    }
-
-    /// By how much a CPU's timer may be late, in ns.
-    pub fn alarm_ns_max(&self) -> u64 {
-        self.alarm_ns_max
     }
 
     /// The delivery core.

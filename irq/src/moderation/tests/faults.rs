@@ -189,6 +189,26 @@ fn a_refusal_that_comes_late_counts() {
     assert_eq!((controller.level(), controller.step(), counts.failed, counts.strays), (level, None, 1, 0));
 }
 
+/// The thread takes each step at once and has its refusal only when the step has been given up.
+#[test]
+fn a_level_that_is_refused_late_is_gone_round() {
+    let mut controller = adaptive();
+    let (mut now_ns, mut levels) = (0, vec![]);
+    while levels.len() < 4 {
+        now_ns += 4_300;
+        if controller.interrupt(now_ns, Found::completions(1)) == Next::Program {
+            let (step, late) = (controller.step().expect("said so"), controller.view().counts.late);
+            while controller.view().counts.late == late {
+                now_ns += MS;
+                let _ = controller.elapsed(now_ns);
+            }
+            let _ = controller.programmed(now_ns, step.id, Outcome::Failed);
+            levels.push(step.level);
+        }
+    }
+    assert_eq!((levels, controller.view().counts.strays), (vec![1, 1, 1, 2], 0));
+}
+
 #[test]
 fn a_late_step_is_believed_though_another_was_asked_for_meanwhile() {
     let (mut controller, mut now_ns) = overdue();
