@@ -1,4 +1,5 @@
-//! What waits for a time waits on a CPU that will look: the demand `deadlines`.
+//! What waits for a time waits on a CPU that will look: the demand `deadlines`; and a CPU that is to look has a timer, among the
+//! `beliefs`.
 //!
 //! A CPU that is offline looks after no line. So while one is, each throttled line must have its end among the deadlines of
 //! the others (`IrqCore::next_deadline_ns`); else the line stays masked until the CPU comes back or something else happens
@@ -9,6 +10,7 @@ use crate::verdict::violate;
 use hal::{CpuId, Hal as _};
 use irq::{Irq, IrqCore, LineView};
 use machine::SimHal;
+use machine::unrest::{Kind, Unrest};
 
 /// Between two looks.
 const LOOK_NS: u64 = 2_000;
@@ -16,24 +18,59 @@ const LOOK_NS: u64 = 2_000;
 /// time, however slow it is.
 const LOOKED_NS: u64 = 1_000_000;
 
+/// How long after the core's first deadline a CPU's timer may interrupt it: all delays between the look at the clock and the
+/// timer's last register. Of stalls there may be more than one.
+pub(crate) fn alarm_ns_max(unrest: Option<&Unrest>) -> u64 {
+    let stall = unrest.map(|unrest| unrest.chances[Kind::Stall as usize]).filter(|stall| stall.per_mille > 0);
+    20_000 + 3 * stall.map_or(0, |stall| stall.longest.as_ns())
+}
+
+/// Judges the timers of CPUs: each comes by the core's first deadline there, within `late_ns_max`. `looks_ns` says when a CPU's timer
+/// will interrupt it, 0 for a CPU that looks without one.
+///
+/// # Panics
+/// With a failure when a CPU does not look in time.
+pub(crate) fn check_alarms(
+    core: &IrqCore<SimHal>,
+    cpus: u32,
+    late_ns_max: u64,
+    looks_ns: impl Fn(CpuId) -> Option<u64>,
+) {
+    let overdue = |cpu| {
+        let due_ns = core.next_deadline_ns(cpu)?;
+        (looks_ns(cpu).unwrap_or(u64::MAX) > due_ns + late_ns_max).then_some((cpu, due_ns))
+    };
+    // A CPU that is stopped in the interrupt of its timer has none any more.
+    if let Some((cpu, due_ns)) = lasting(late_ns_max, || (0..cpus).map(CpuId).filter_map(overdue).collect()) {
+        violate(
+            "beliefs",
+            format!("alarm of CPU {cpu}: the core has work there at {due_ns} ns, and no timer comes for it"),
+        );
+    }
+}
+
 /// Judges the throttled lines of `core`. Called on a CPU that is offline, with interrupts off.
 ///
 /// # Panics
 /// With a failure when a line waits for its end and no CPU that is `online` knows.
 pub(crate) fn check(core: &IrqCore<SimHal>, cpus: u32, online: impl Fn(CpuId) -> bool) {
-    let end_ns = SimHal.now_ns() + LOOKED_NS;
-    let mut waiting = uncovered(core, cpus, &online);
-    while !waiting.is_empty() {
-        if SimHal.now_ns() > end_ns {
-            let (line, until_ns) = waiting[0];
-            let waits =
-                if until_ns == WANTED { "wants to move".into() } else { format!("is throttled until {until_ns} ns") };
-            violate("deadlines", format!("line {line} {waits}, and no CPU that is online will look in time"));
-        }
-        SimHal.delay_ns(LOOK_NS);
-        let now = uncovered(core, cpus, &online);
-        waiting.retain(|before| now.contains(before));
+    if let Some((line, until_ns)) = lasting(LOOKED_NS, || uncovered(core, cpus, &online)) {
+        let waits =
+            if until_ns == WANTED { "wants to move".into() } else { format!("is throttled until {until_ns} ns") };
+        violate("deadlines", format!("line {line} {waits}, and no CPU that is online will look in time"));
     }
+}
+
+/// One that is among `found` at every look of `ns`.
+fn lasting<T: PartialEq>(ns: u64, found: impl Fn() -> Vec<T>) -> Option<T> {
+    let end_ns = SimHal.now_ns() + ns;
+    let mut left = found();
+    while !left.is_empty() && SimHal.now_ns() <= end_ns {
+        SimHal.delay_ns(LOOK_NS);
+        let now = found();
+        left.retain(|before| now.contains(before));
+    }
+    left.into_iter().next()
 }
 
 /// What stands for the end of a wait for a move: any deadline will do.

@@ -1,12 +1,14 @@
 //! What the core and the drivers of an Arm system believe, against its GIC.
 
 use super::harness::{ArmHarness, Version, affinity};
-use super::stack::{GicStack, STRAY};
+use super::stack::STRAY;
 use crate::checkers::beliefs::{Comparison, Promises, compare, glance};
+use crate::deadlines::check_alarms;
+use hal::CpuId;
 use irq::Belief;
 use machine::gic::{Gic, IntConfig};
 use machine::inspect;
-use std::sync::atomic::Ordering::Relaxed;
+use spec::timer::PHYSICAL_PPI;
 
 /// Priorities of the driver (`spec::gic::Priority`), as the manual's registers have them.
 const ORDINARY: u8 = 0xc0;
@@ -16,6 +18,8 @@ const SGI_END: u32 = 16;
 /// INTIDs of private interrupts end here.
 const PRIVATE_END: u32 = 32;
 const SPI_END: u32 = 1020;
+/// The SGI by which a CPU is kicked (`harness::bring_up`).
+const RESCHEDULE: u32 = 0;
 
 /// INTIDs that have a line.
 struct Owned([u64; 16]);
@@ -31,11 +35,10 @@ impl Owned {
 }
 
 /// Looks until everything has agreed. `at_rest`: nothing is under way.
-pub(super) fn check(stack: &GicStack, at_rest: bool) {
-    compare(Promises::under_faults(stack.faulty), |now| {
-        let system = &stack.system;
+pub(crate) fn check(system: &ArmHarness, promises: Promises, at_rest: bool) {
+    compare(promises, |now| {
         let mut owned = Owned([0; 16]);
-        system.core.for_each_belief(|belief| line(stack, belief, at_rest, &mut owned, now));
+        system.core.for_each_belief(|belief| line(system, belief, at_rest, &mut owned, now));
         // Nobody's interrupt is enabled, except the wire that firmware forgot.
         for intid in (PRIVATE_END..SPI_END).filter(|&intid| intid != STRAY && !owned.contains(intid)) {
             let Some(config) = config(system, 0, intid) else { break };
@@ -43,29 +46,37 @@ pub(super) fn check(stack: &GicStack, at_rest: bool) {
             now.same("priority of the ownerless INTID", intid.into(), ORDINARY, config.priority);
         }
     });
+    check_alarms(&system.core, system.cpus, system.alarm_ns_max, |cpu| looks_ns(system, cpu));
 }
 
 /// An operation has just returned: what it promised holds.
-pub(super) fn check_promises(stack: &GicStack) {
-    glance(Promises::under_faults(stack.faulty), |now| {
+pub(super) fn check_promises(system: &ArmHarness, promises: Promises) {
+    glance(promises, |now| {
         let mut owned = Owned([0; 16]);
-        stack.system.core.for_each_belief(|belief| line(stack, belief, false, &mut owned, now));
+        system.core.for_each_belief(|belief| line(system, belief, false, &mut owned, now));
     });
+}
+
+/// When a CPU's timer will interrupt it; 0 if it looks after its lines anyway, which it does at the end of an exception, and an
+/// exception takes all interrupts that come meanwhile.
+fn looks_ns(system: &ArmHarness, cpu: CpuId) -> Option<u64> {
+    let mut comes = [PHYSICAL_PPI, RESCHEDULE].into_iter().filter_map(|intid| config(system, cpu.0, intid));
+    let looks = comes.any(|held| held.is_pending || held.is_active) || system.is_away(cpu) || system.takes(cpu);
+    if looks { Some(0) } else { inspect(system.model, |gic: &Gic, _| gic.timer_due_ns(cpu.0)).flatten() }
 }
 
 fn config(system: &ArmHarness, cpu: u32, intid: u32) -> Option<IntConfig> {
     inspect(system.model, |gic: &Gic, _| gic.int_config(cpu, intid)).flatten()
 }
 
-fn line(stack: &GicStack, belief: &Belief<'_>, at_rest: bool, owned: &mut Owned, now: &mut Comparison) {
-    let system = &stack.system;
+fn line(system: &ArmHarness, belief: &Belief<'_>, at_rest: bool, owned: &mut Owned, now: &mut Comparison) {
     let Some((chip, number)) = belief.levels().next_back() else { return };
     let intid = number.0 as u32;
     now.arrived(system.model);
     // A line that was allocated while its CPU was offline has had no hardware set up.
     let is_set_up = !belief.shutdown || belief.deactivated;
     match chip {
-        "LPI" if is_set_up => lpi(stack, belief, intid, now),
+        "LPI" if is_set_up => lpi(system, belief, intid, now),
         "GICv2" | "GICv3" if intid < PRIVATE_END => private(system, belief, intid, at_rest, now),
         "GICv2" | "GICv3" => {
             owned.add(intid);
@@ -121,7 +132,7 @@ fn private(system: &ArmHarness, belief: &Belief<'_>, intid: u32, at_rest: bool, 
     for cpu in 0..system.cpus {
         let which = u64::from(cpu) << 32 | u64::from(intid);
         let Some(held) = config(system, cpu, intid) else { continue };
-        let wanted = belief.enabled_on.contains(hal::CpuId(cpu));
+        let wanted = belief.enabled_on.contains(CpuId(cpu));
         if at_rest {
             // Every CPU is online, so each has enabled its own line.
             now.same("belief that private INTID is enabled, by CPU", which, true, wanted);
@@ -136,8 +147,7 @@ fn private(system: &ArmHarness, belief: &Belief<'_>, intid: u32, at_rest: bool, 
 }
 
 /// IHI 0069H, "LPI Configuration tables" (priority 7:2, bit 1 one, enable 0) and "The ITS tables".
-fn lpi(stack: &GicStack, belief: &Belief<'_>, intid: u32, now: &mut Comparison) {
-    let system = &stack.system;
+fn lpi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, now: &mut Comparison) {
     let which = u64::from(intid);
     let Some(level) = belief.levels().position(|(chip, _)| chip == "ITS") else { return };
     let Some((_, event)) = belief.levels().nth(level) else { return };
@@ -150,7 +160,7 @@ fn lpi(stack: &GicStack, belief: &Belief<'_>, intid: u32, now: &mut Comparison) 
     now.same("configuration of LPI", which, 0xc2 | enable, cached.unwrap_or(0));
     // "SYNC": only then has a redistributor done what was asked of it. The event of a line that is shut down is moved by the
     // CPU that goes, under the driver's lock alone.
-    let is_leaving = belief.shutdown && stack.hotplug.load(Relaxed);
+    let is_leaving = belief.shutdown && (0..system.cpus).any(|cpu| system.is_away(CpuId(cpu)));
     now.promised("commands on LPI", which, is_leaving || !awaits);
     now.promised("disable of LPI", which, enable != 0 || cached.unwrap_or(0) & 1 == 0);
     if let Some(target) = belief.target {

@@ -31,7 +31,7 @@ pub(super) fn free(stack: &Arc<GicStack>) -> Vec<usize> {
         stack.give_back(index, line);
         stack.freed.fetch_add(1, Relaxed);
     }
-    beliefs::check(stack, true);
+    beliefs::check(&stack.system, stack.promises(), true);
     beliefs::check_unmapped(&stack.system, DEVICE, EVENTS, stack.faulty);
     check_numbers(stack);
     shared
@@ -48,7 +48,7 @@ pub(super) fn bind(stack: &Arc<GicStack>, shared: &[usize]) {
             Err(error) => violate("operations", format!("allocate once more: {error}")),
         }
     }
-    beliefs::check(stack, true);
+    beliefs::check(&stack.system, stack.promises(), true);
     for &index in shared {
         stack.check("request once more", stack.install(index));
         stack.sources[index].carry(&stack.system, EVENTS_AGAIN, 1);

@@ -13,7 +13,7 @@ use machine::model::ModelId;
 use machine::{Exception, Machine, MachineConfig, Regs, SimHal};
 use spec::gic::IntId;
 use spec::gic::gicr::STRIDE_BYTES;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use systems::arm::{Arm, ArmBuilder, ArmError, GicHardware, MessageHardware, TimerHardware};
 
@@ -110,6 +110,12 @@ pub struct ArmHarness {
     pub(crate) ticks: Vec<Arc<Heard>>,
     /// Its reschedule interrupts, by CPU.
     pub(crate) kicks: Vec<Arc<Heard>>,
+    /// CPUs that go offline, are offline, or come online: they look after their lines themselves, without a timer.
+    away: Vec<AtomicBool>,
+    /// CPUs in an interrupt.
+    takes: Vec<AtomicBool>,
+    /// How late a CPU's timer may be for the core's deadline.
+    pub(super) alarm_ns_max: u64,
     /// Polls at the end of every interrupt.
     pub polls: OnceLock<Arc<SoftPoll<SimHal>>>,
 }
@@ -118,10 +124,15 @@ impl ArmHarness {
     /// A CPU takes an exception.
     fn take(&self, exception: Exception) {
         match exception {
-            Exception::Irq => match self.polls.get() {
-                Some(polls) => polls.interrupt(|| self.arm.exception()),
-                None => self.arm.exception(),
-            },
+            Exception::Irq => {
+                let takes = &self.takes[SimHal.cpu().index()];
+                takes.store(true, Relaxed);
+                match self.polls.get() {
+                    Some(polls) => polls.interrupt(|| self.arm.exception()),
+                    None => self.arm.exception(),
+                }
+                takes.store(false, Relaxed);
+            }
             Exception::PseudoNmi => self.arm.pseudo_nmi(),
             Exception::Vector(vector) => panic!("vector {vector} on a machine without"),
         }
@@ -190,9 +201,11 @@ impl ArmHarness {
         let (cpu, system) = (cpu % cpus, self.clone());
         self.on(cpu, move || {
             let off = SimHal.irq_save();
+            system.away[cpu as usize].store(true, Relaxed);
             match system.arm.stop_cpu() {
                 Err(_) if faulty => {
                     system.stayed(CpuId(cpu));
+                    system.away[cpu as usize].store(false, Relaxed);
                     SimHal.irq_restore(off);
                     return false;
                 }
@@ -212,9 +225,18 @@ impl ArmHarness {
                 };
             }
             started.expect("it starts");
+            system.away[cpu as usize].store(false, Relaxed);
             SimHal.irq_restore(off);
             true
         })
+    }
+
+    pub(super) fn is_away(&self, cpu: CpuId) -> bool {
+        self.away[cpu.index()].load(Relaxed)
+    }
+
+    pub(super) fn takes(&self, cpu: CpuId) -> bool {
+        self.takes[cpu.index()].load(Relaxed)
     }
 
     /// This CPU could not go offline. Either it is as it was, with its own lines, or it has none and is to be started again.
@@ -367,8 +389,21 @@ pub fn bring_up(
     }
     let arm = builder.build().expect("the machine is as described");
     let (core, model) = (arm.core().clone(), windows.model);
-    let system = ArmHarness { core, arm, windows, cpus, version, model, ticks, kicks, polls: OnceLock::new() };
-    let system = Arc::new(system);
+    let flags = || (0..cpus).map(|_| AtomicBool::new(false)).collect();
+    let system = Arc::new(ArmHarness {
+        core,
+        arm,
+        windows,
+        cpus,
+        version,
+        model,
+        ticks,
+        kicks,
+        away: flags(),
+        takes: flags(),
+        alarm_ns_max: deadlines::alarm_ns_max(options.machine.unrest.as_ref()),
+        polls: OnceLock::new(),
+    });
     assert!(entry.set(system.clone()).is_ok(), "once");
     system.come_up();
     system.start_others();

@@ -135,7 +135,7 @@ fn disable(stack: &GicStack, source: u32, ns: u64, twice: bool) {
     let core = &stack.system.core;
     stack.check("disable", core.disable(line));
     stack.silence(source, true);
-    beliefs::check_promises(stack);
+    beliefs::check_promises(&stack.system, stack.promises());
     if twice {
         stack.check("disable", core.disable(line));
         SimHal.delay_ns(ns);

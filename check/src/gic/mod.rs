@@ -2,7 +2,7 @@
 //! controller behind a line, threads, pseudo-NMIs and messages.
 
 mod adopt;
-mod beliefs;
+pub(crate) mod beliefs;
 pub(crate) mod bells;
 mod bench;
 mod bringup;

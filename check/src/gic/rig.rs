@@ -254,7 +254,7 @@ impl Rig for GicRig {
         manage::apply(stack, step);
         // A directed schedule is about the step, not about the look at every line.
         machine::end_agent();
-        beliefs::check(stack, false);
+        beliefs::check(&stack.system, stack.promises(), false);
     }
 
     fn inject(&mut self, fault: &GicFault) {
@@ -338,7 +338,7 @@ impl Rig for GicRig {
             }
             bringup::check(&stack.system, asked);
             guards::check(stack);
-            beliefs::check(stack, true);
+            beliefs::check(&stack.system, stack.promises(), true);
             stack.claim();
         });
         let shared = self.boot(end::free);

@@ -82,12 +82,12 @@ pub(super) fn judge(stack: &GicStack, lines: Vec<Irq>, silent_until_ns: u64) {
         // A move that was given up may have happened since. The next one holds.
         stack.check("move", stack.system.core.set_affinity(line, &CpuSet::of(CpuId(0))));
     }
-    beliefs::check(stack, false);
+    beliefs::check(&stack.system, stack.promises(), false);
     lines.into_iter().for_each(|line| stack.check("free line", stack.system.core.free_line(line)));
     let cpu = last(stack);
     match alloc(stack, cpu) {
         Ok(line) => {
-            beliefs::check(stack, false);
+            beliefs::check(&stack.system, stack.promises(), false);
             stack.check("free line", stack.system.core.free_line(line));
         }
         Err(error) => violate("operations", format!("no line on CPU {cpu}, which is online: {error}")),

@@ -6,6 +6,7 @@ use super::harness::{self, ArmHarness};
 use super::source::{DISABLED, ENABLED, Handler, Kind, Source, Style};
 use super::wires::{BellMessages, Block, BlockDomain, MasklessDomain};
 use crate::checkers::acks;
+use crate::checkers::beliefs::Promises;
 use crate::checkers::truth::marks;
 use crate::coverage::Coverage;
 use crate::mark::Mark;
@@ -106,6 +107,11 @@ impl GicStack {
             seen: Mutex::default(),
             faulty,
         }
+    }
+
+    /// What drivers can keep.
+    pub(super) fn promises(&self) -> Promises {
+        Promises::under_faults(self.faulty)
     }
 
     /// `transition` was seen.

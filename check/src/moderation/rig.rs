@@ -7,9 +7,11 @@ use super::stack::{BOARD_INTID, ModerationStack, NICS, Tick, Wanted};
 use super::step::{ModerationFault, ModerationStep};
 use super::tuning::{TABLES, Tuning, table};
 use super::watch::Hang;
+use crate::checkers::beliefs::Promises;
 use crate::checkers::{self, Checker, acks};
 use crate::coverage::Coverage;
 use crate::draw::{Draw, Knobs};
+use crate::gic::beliefs;
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::harness::{self, Entry, Options, Version};
 use crate::rest;
@@ -262,6 +264,9 @@ impl Rig for ModerationRig {
 
     fn apply(stack: &Arc<ModerationStack>, step: &ModerationStep) {
         manage::apply(stack, step);
+        // A directed schedule is about the step, not about the look at every line.
+        machine::end_agent();
+        beliefs::check(&stack.system, Promises::Kept, false);
     }
 
     fn inject(&mut self, fault: &ModerationFault) {
@@ -310,6 +315,7 @@ impl Rig for ModerationRig {
             let strays = stack.system.arm.strays();
             assert_eq!(strays, 0, "interrupts without a line");
             rest::check(&stack.system.core);
+            beliefs::check(&stack.system, Promises::Kept, true);
             stack.lines.iter().for_each(|&line| acks::claim(&stack.system.core, line));
             for consumer in &stack.consumers {
                 let Some(tuned) = &consumer.tuned else { continue };

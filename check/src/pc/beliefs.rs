@@ -5,6 +5,7 @@ use super::bringup;
 use super::drive::Slot;
 use super::stack::PcStack;
 use crate::checkers::beliefs::{Comparison, Promises, compare, glance};
+use crate::deadlines::check_alarms;
 use crate::server::{IOAPIC_REQUESTER, RINGER_REQUESTER, WIRE_PIN, requester};
 use drivers::nvme::QueueState;
 use hal::{CpuId, Hal as _};
@@ -83,6 +84,8 @@ pub(super) fn check(stack: &PcStack, when: When) {
         stack.poster.iter().for_each(|poster| poster.compare(&stack.host, now));
         stack.slots.iter().for_each(|slot| queue(stack, slot, when, now));
     });
+    let host = &stack.host;
+    check_alarms(host.core(), host.cpus(), host.alarm_ns_max, |cpu| looks_ns(stack, cpu));
 }
 
 /// An operation has just returned: what it promised holds.
@@ -105,7 +108,6 @@ fn lapics(stack: &PcStack, now: &mut Comparison) {
             now.same("LVT timer entry of CPU", cpu.into(), 0xec_u8, timer);
             now.same("timer divider of CPU", cpu.into(), 0b1011_u8, read(TIMER_DIVIDE));
         }
-        now.same("alarm of CPU", cpu.into(), true, is_alarmed(stack, CpuId(cpu)));
         if let Some(address) = stack.host.pc.posted().and_then(|posted| posted.descriptor_address(CpuId(cpu))) {
             // VT-d, "Posted Interrupt Descriptor (PID)": SN 257, NV 279:272, NDST 319:288.
             let control = peek64(address.0 + 32).unwrap_or(0);
@@ -115,15 +117,15 @@ fn lapics(stack: &PcStack, now: &mut Comparison) {
     }
 }
 
-/// True unless the core has work for a CPU at a time, and its timer is neither armed for it nor about to interrupt it.
-fn is_alarmed(stack: &PcStack, cpu: CpuId) -> bool {
-    let Some(due_ns) = stack.host.core().next_deadline_ns(cpu) else { return true };
+/// When a CPU's timer will interrupt it; 0 if it looks after its lines anyway.
+fn looks_ns(stack: &PcStack, cpu: CpuId) -> Option<u64> {
+    if (lapic(cpu, IRR_LAST) | lapic(cpu, ISR_LAST)) & LOOKS != 0 || stack.host.is_away(cpu) {
+        return Some(0);
+    }
     // A tick of the timers is 1 ns here.
     let left_ns = lapic(cpu, TIMER_CURRENT);
-    let is_open = lapic(cpu, LVT_TIMER) & LVT_MASKED == 0;
-    let is_armed = is_open && left_ns > 0 && SimHal.now_ns() + left_ns <= due_ns + stack.host.alarm_ns_max;
-    let comes = (lapic(cpu, IRR_LAST) | lapic(cpu, ISR_LAST)) & LOOKS != 0;
-    is_armed || comes || stack.host.is_away(cpu)
+    let is_armed = lapic(cpu, LVT_TIMER) & LVT_MASKED == 0 && left_ns > 0;
+    is_armed.then(|| SimHal.now_ns() + left_ns)
 }
 
 fn table_entry(stack: &PcStack, index: u64) -> u128 {

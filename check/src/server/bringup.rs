@@ -4,6 +4,7 @@ use super::calls::{CALL, Calls};
 use super::ringer::RingerPort;
 use super::system::{Ticks, Watch};
 use super::{Config, Drive, Host, Load, Models, Path, Queue, requester};
+use crate::deadlines;
 use drivers::apic::{ApicId, ApicMode};
 use drivers::nvme::{self, Controller, QueueConfig};
 use drivers::pci::{MsixCapability, MsixTable};
@@ -13,7 +14,6 @@ use irq::posted::PostedConfig;
 use irq::{AllocRequest, Flow, RequestFlags, RequesterId, Vector};
 use machine::model::ModelId;
 use machine::nvme::{REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
-use machine::unrest::Kind;
 use machine::{Interrupts, Machine, Regs, SimHal};
 use std::sync::{Arc, Mutex, OnceLock};
 use systems::pc::{Apics, ExtraVector, PcBuilder, PcError, Serving, Tick, TickEoi};
@@ -79,13 +79,6 @@ fn builder(
     (0..units).fold(builder, |builder, _| builder.unit(regs))
 }
 
-/// A timer is late by all delays between the look at the clock and its last register; of stalls there may be more than one.
-fn alarm_ns_max(config: &Config) -> u64 {
-    let stall = config.unrest.as_ref().map(|unrest| unrest.chances[Kind::Stall as usize]);
-    let stall_ns = stall.filter(|stall| stall.per_mille > 0).map_or(0, |stall| stall.longest.as_ns());
-    20_000 + 3 * stall_ns
-}
-
 impl Host {
     pub(super) fn bring_up(config: &Config, models: Models, sites: &[ModelId], entry: &Entry) -> Arc<Self> {
         let (ticks, faults) = (Arc::new(Ticks::new(config.tick_ns, config.cpus)), Arc::default());
@@ -106,7 +99,7 @@ impl Host {
             drives: OnceLock::new(),
             faults,
             ticks,
-            alarm_ns_max: alarm_ns_max(config),
+            alarm_ns_max: deadlines::alarm_ns_max(config.unrest.as_ref()),
             calls,
         });
         host.on_every_cpu(Self::start_tick);

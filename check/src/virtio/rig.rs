@@ -6,11 +6,13 @@ use super::load::{Load, QUEUES_MAX};
 use super::stack::{BIND_GAP_NS, BINDS_MAX, Bus, Place, Tick, VirtioStack, Which, policy};
 use super::step::{VirtioFault, VirtioStep};
 use super::{manage, platform};
+use crate::checkers::beliefs::Promises;
 use crate::checkers::truth::marks::{self, Known};
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
 use crate::draw::Knobs;
 use crate::fullness::check_lines;
+use crate::gic::beliefs;
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::harness::{self, Entry, Options, Version};
 use crate::rest;
@@ -356,6 +358,9 @@ impl Rig for VirtioRig {
 
     fn apply(stack: &Arc<VirtioStack>, step: &VirtioStep) {
         manage::apply(stack, step);
+        // A directed schedule is about the step, not about the look at every line.
+        machine::end_agent();
+        beliefs::check(&stack.system, Promises::Kept, false);
     }
 
     fn inject(&mut self, fault: &VirtioFault) {
@@ -469,6 +474,7 @@ impl Rig for VirtioRig {
             SimHal.delay_ns(quiet_ns);
             marks::movable();
             rest::check(&stack.system.core);
+            beliefs::check(&stack.system, Promises::Kept, true);
             stack.claim();
             stack.load.buffers.check();
             check_lines(&stack.system.core, harness::LINES_MAX as usize);

@@ -61,6 +61,12 @@ impl Gic {
         Ok(())
     }
 
+    /// When the timer of `cpu` interrupts, or since when it does; none if it is stopped or masked.
+    pub fn timer_due_ns(&self, cpu: u32) -> Option<u64> {
+        let timer = &self.cpus.get(cpu as usize)?.timer;
+        (timer.enabled && !timer.masked).then_some(timer.compare)
+    }
+
     /// Begins a new wait for the compare value.
     fn set_timer(&mut self, world: &mut World<'_>, cpu: u32) {
         let timer = &mut self.cpus[cpu as usize].timer;
