@@ -295,6 +295,11 @@ impl PcStack {
             Ok(()) => {
                 drive.broken.store(false, Relaxed);
                 self.saw("drive: reset");
+                if !self.promises.faulty
+                    && let Some(tunings) = &*self.tunings.lock().expect("one host thread")
+                {
+                    tunings.check_level(&controller, drive.model);
+                }
             }
             Err(error) => self.fails("reset", drive, &error),
         }

@@ -1,14 +1,17 @@
 //! What the queues of a drive report to its tuning: every entry that they take, whatever found it and whichever of them holds
 //! the controller just then. Entries that a reset or a deletion takes are not reported, so a drive that had one is not judged.
 //!
-//! Nobody programs a level: the drives' coalescing is the managers'.
+//! The level of a tuning never changes, and the drives' coalescing is the managers' until a reset, which programs the level of the
+//! tuning.
 
 use super::stack::PcStack;
 use crate::verdict::violate;
 use drivers::nvme::{COALESCING_LEVELS, Controller as Drive, QueuePair};
 use hal::Hal as _;
-use irq::moderation::{Algorithm, Controller, Found, LevelTable, Next, Outcome, Step, Tuner, TuningView};
-use machine::SimHal;
+use irq::moderation::{Algorithm, Controller, Found, LevelTable, Next, Outcome, Setting, Step, Tuner, TuningView};
+use machine::model::ModelId;
+use machine::nvme::Nvme;
+use machine::{SimHal, inspect};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,6 +22,7 @@ struct Tally {
     told: Arc<AtomicU64>,
     /// How long it thinks. Meanwhile the other queues cannot report.
     takes_ns: u64,
+    level: usize,
     inner: Box<dyn Controller>,
 }
 
@@ -52,17 +56,18 @@ impl Controller for Tally {
     }
 
     fn level(&self) -> usize {
-        self.inner.level()
+        self.level
     }
 
     fn view(&self) -> TuningView {
-        self.inner.view()
+        TuningView { level: self.level, setting: COALESCING_LEVELS[self.level], ..self.inner.view() }
     }
 }
 
 /// A drive whose queues report.
 struct Tuned {
     index: u32,
+    level: usize,
     drive: Arc<Drive<SimHal>>,
     told: Arc<AtomicU64>,
 }
@@ -86,15 +91,33 @@ impl Tunings {
             let told = Arc::new(AtomicU64::new(0));
             let table = LevelTable::new(COALESCING_LEVELS).expect("sorted");
             let inner = Algorithm::Adaptive.build(table, 64).expect("not 0");
-            drive.tune(Arc::new(Tuner::new(SimHal, Box::new(Tally { told: told.clone(), takes_ns: TAKES_NS, inner }))));
-            Some(Tuned { index, drive, told })
+            // Not the first: it is the default of a drive.
+            let level = 1 + index as usize % (COALESCING_LEVELS.len() - 1);
+            let tally = Tally { told: told.clone(), takes_ns: TAKES_NS, level, inner };
+            drive.tune(Arc::new(Tuner::new(SimHal, Box::new(tally))));
+            Some(Tuned { index, level, drive, told })
         });
         Self(tuned.collect())
     }
 
+    /// A reset has put the drive of `model` back, and nothing was faulty (NVMe Base, "Interrupt Coalescing (Feature Identifier
+    /// 08h)": 7:0 THR, 0's based, 15:8 TIME, of 100 us).
+    pub(super) fn check_level(&self, drive: &Arc<Drive<SimHal>>, model: ModelId) {
+        let Some(tuned) = self.0.iter().find(|tuned| Arc::ptr_eq(&tuned.drive, drive)) else { return };
+        let Setting { delay_us, completions } = COALESCING_LEVELS[tuned.level];
+        let (wanted, held) =
+            (delay_us / 100 << 8 | (completions - 1), inspect(model, |drive: &Nvme, _| drive.coalescing()));
+        if held.is_some_and(|held| held != wanted) {
+            violate(
+                "tuning",
+                format!("after a reset, drive {} has coalescing {held:x?}, and not {wanted:#x}", tuned.index),
+            );
+        }
+    }
+
     /// All is at rest. A queue that could not report the last time does so at the next look.
     pub(super) fn check(&self, stack: &PcStack) {
-        for Tuned { index, drive, told } in &self.0 {
+        for Tuned { index, drive, told, .. } in &self.0 {
             let own = stack.drives.iter().find(|own| own.index == *index).expect("it is one of them");
             let is_same = own.controller().is_some_and(|now| Arc::ptr_eq(&now, drive));
             if !is_same || stack.loads_of(own).iter().any(|load| load.was_disrupted.load(Relaxed)) {
@@ -125,7 +148,7 @@ mod tests {
         let told = Arc::new(AtomicU64::new(0));
         let table = LevelTable::new(COALESCING_LEVELS).expect("sorted");
         let inner = Algorithm::Adaptive.build(table, 64).expect("not 0");
-        let mut tally = Tally { told: told.clone(), takes_ns: 0, inner };
+        let mut tally = Tally { told: told.clone(), takes_ns: 0, level: 2, inner };
         assert_eq!(tally.interrupt(1, Found::completions(3)), Next::Measure);
         assert_eq!(tally.polled(2, Found::completions(4)), Next::Measure);
         let told = told.load(Relaxed);

@@ -278,6 +278,11 @@ impl Nvme {
         self.features.coalescing.time() != 0 && self.features.coalescing.thr() != 0
     }
 
+    /// Feature 08h, as dword 11 of Set Features has it.
+    pub fn coalescing(&self) -> u32 {
+        self.features.coalescing.into_bits()
+    }
+
     /// I/O commands in work now.
     pub fn slots_in_use(&self) -> usize {
         self.slots.in_use()
