@@ -57,11 +57,11 @@ pub(super) fn check_promises(system: &ArmHarness, promises: Promises) {
     });
 }
 
-/// When a CPU's timer will interrupt it; 0 if it looks after its lines anyway, which it does at the end of an exception, and an
-/// exception takes all interrupts that come meanwhile.
+/// When a CPU's timer will interrupt it; 0 if it looks after its lines anyway. It does so at the end of an exception, which takes all
+/// interrupts that come meanwhile. A CPU that goes or comes tells the others of their deadlines when it is through with all lines.
 fn looks_ns(system: &ArmHarness, cpu: CpuId) -> Option<u64> {
     let mut comes = [PHYSICAL_PPI, RESCHEDULE].into_iter().filter_map(|intid| config(system, cpu.0, intid));
-    let looks = comes.any(|held| held.is_pending || held.is_active) || system.is_away(cpu) || system.takes(cpu);
+    let looks = comes.any(|held| held.is_pending || held.is_active) || system.is_changing() || system.takes(cpu);
     if looks { Some(0) } else { inspect(system.model, |gic: &Gic, _| gic.timer_due_ns(cpu.0)).flatten() }
 }
 
@@ -160,7 +160,7 @@ fn lpi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, now: &mut Compariso
     now.same("configuration of LPI", which, 0xc2 | enable, cached.unwrap_or(0));
     // "SYNC": only then has a redistributor done what was asked of it. The event of a line that is shut down is moved by the
     // CPU that goes, under the driver's lock alone.
-    let is_leaving = belief.shutdown && (0..system.cpus).any(|cpu| system.is_away(CpuId(cpu)));
+    let is_leaving = belief.shutdown && system.is_changing();
     now.promised("commands on LPI", which, is_leaving || !awaits);
     now.promised("disable of LPI", which, enable != 0 || cached.unwrap_or(0) & 1 == 0);
     if let Some(target) = belief.target {

@@ -110,8 +110,8 @@ pub struct ArmHarness {
     pub(crate) ticks: Vec<Arc<Heard>>,
     /// Its reschedule interrupts, by CPU.
     pub(crate) kicks: Vec<Arc<Heard>>,
-    /// CPUs that go offline, are offline, or come online: they look after their lines themselves, without a timer.
-    away: Vec<AtomicBool>,
+    /// A CPU goes offline, is offline, or comes online. One at a time does.
+    changing: AtomicBool,
     /// CPUs in an interrupt.
     takes: Vec<AtomicBool>,
     /// How late a CPU's timer may be for the core's deadline.
@@ -201,11 +201,11 @@ impl ArmHarness {
         let (cpu, system) = (cpu % cpus, self.clone());
         self.on(cpu, move || {
             let off = SimHal.irq_save();
-            system.away[cpu as usize].store(true, Relaxed);
+            system.changing.store(true, Relaxed);
             match system.arm.stop_cpu() {
                 Err(_) if faulty => {
                     system.stayed(CpuId(cpu));
-                    system.away[cpu as usize].store(false, Relaxed);
+                    system.changing.store(false, Relaxed);
                     SimHal.irq_restore(off);
                     return false;
                 }
@@ -225,14 +225,15 @@ impl ArmHarness {
                 };
             }
             started.expect("it starts");
-            system.away[cpu as usize].store(false, Relaxed);
+            system.changing.store(false, Relaxed);
             SimHal.irq_restore(off);
             true
         })
     }
 
-    pub(super) fn is_away(&self, cpu: CpuId) -> bool {
-        self.away[cpu.index()].load(Relaxed)
+    /// True while a CPU goes offline, is offline, or comes online.
+    pub(super) fn is_changing(&self) -> bool {
+        self.changing.load(Relaxed)
     }
 
     pub(super) fn takes(&self, cpu: CpuId) -> bool {
@@ -389,7 +390,6 @@ pub fn bring_up(
     }
     let arm = builder.build().expect("the machine is as described");
     let (core, model) = (arm.core().clone(), windows.model);
-    let flags = || (0..cpus).map(|_| AtomicBool::new(false)).collect();
     let system = Arc::new(ArmHarness {
         core,
         arm,
@@ -399,8 +399,8 @@ pub fn bring_up(
         model,
         ticks,
         kicks,
-        away: flags(),
-        takes: flags(),
+        changing: AtomicBool::new(false),
+        takes: (0..cpus).map(|_| AtomicBool::new(false)).collect(),
         alarm_ns_max: deadlines::alarm_ns_max(options.machine.unrest.as_ref()),
         polls: OnceLock::new(),
     });

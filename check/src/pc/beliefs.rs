@@ -117,9 +117,11 @@ fn lapics(stack: &PcStack, now: &mut Comparison) {
     }
 }
 
-/// When a CPU's timer will interrupt it; 0 if it looks after its lines anyway.
+/// When a CPU's timer will interrupt it; 0 if it looks after its lines anyway. A CPU that goes or comes tells the others of their
+/// deadlines when it is through with all lines.
 fn looks_ns(stack: &PcStack, cpu: CpuId) -> Option<u64> {
-    if (lapic(cpu, IRR_LAST) | lapic(cpu, ISR_LAST)) & LOOKS != 0 || stack.host.is_away(cpu) {
+    let tells_later = (0..stack.host.cpus()).any(|other| stack.host.is_away(CpuId(other)));
+    if tells_later || (lapic(cpu, IRR_LAST) | lapic(cpu, ISR_LAST)) & LOOKS != 0 {
         return Some(0);
     }
     // A tick of the timers is 1 ns here.
