@@ -235,8 +235,15 @@ impl<H: Hal> Its<H> {
         let table = self.hal.dma_alloc(bytes.max(DEVICE_TABLE_ALIGN), DEVICE_TABLE_ALIGN)?;
         let event_bits_less_one = events.ilog2() as u8 - 1;
         let address = table.device_address().0;
-        self.post(&[Command::MapDevice { device, event_bits_less_one, table: address, valid: true }])?;
-        Ok(Device { table, events: (0..events).map(|_| None).collect() })
+        match self.post(&[Command::MapDevice { device, event_bits_less_one, table: address, valid: true }]) {
+            Ok(()) => Ok(Device { table, events: (0..events).map(|_| None).collect() }),
+            Err(refused @ GicError::Stalled(_)) => Err(refused),
+            Err(late) => {
+                // What an ITS did not do in time it may do yet. The memory is its own then, for good.
+                core::mem::forget(table);
+                Err(late)
+            }
+        }
     }
 }
 

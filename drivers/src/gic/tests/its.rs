@@ -326,6 +326,24 @@ fn an_its_that_stops_is_an_error_and_no_hang() {
     assert_eq!(chip.set_affinity(&level, there), Ok(()));
 }
 
+/// The ITS may map the device yet, and then reads the table.
+#[test]
+fn the_table_of_a_device_that_was_not_mapped_in_time_stays() {
+    let rig = rig();
+    let (_its, domain) = rig.domain();
+    *rig.fake.frozen.lock().unwrap() = true;
+    let reader = rig.fake.state.lock().unwrap().1;
+    let late = domain.allocate(&request(0)).err();
+    assert_eq!(late, Some(IrqError::Hardware("GIC", "GITS_CREADR = GITS_CWRITER")));
+    *rig.fake.frozen.lock().unwrap() = false;
+    rig.fake.follow(reader + 32);
+    let commands = rig.fake.commands();
+    assert_eq!(opcodes(&commands), [0x08]);
+    // "MAPD": ITT_addr, bits 51:8 of the third word.
+    let table = DeviceAddress(commands[0][2] & 0xf_ffff_ffff_ff00);
+    assert!(hal().dma_at(table).is_some(), "{table:?} is nobody else's");
+}
+
 #[test]
 fn an_its_that_stops_outside_of_its_queue_is_an_error() {
     let rig = rig();
