@@ -1,6 +1,8 @@
 //! The files of an archive or a folder, read into memory within limits.
 
 use crate::fio_json::FioOutput;
+use crate::links::Links;
+use crate::tarred::tar;
 use crate::zipped;
 use flate2::read::MultiGzDecoder;
 use std::collections::BTreeMap;
@@ -70,12 +72,15 @@ impl From<io::Error> for ArchiveError {
 }
 
 /// How files of other packers begin. Sources: the formats' own descriptions.
-const PACKED: [(&[u8], &str); 5] = [
+const PACKED: [(&[u8], &str); 8] = [
     (b"\xfd7zXZ\0", "xz"),
     (b"(\xb5/\xfd", "zstd"),
     (b"BZh", "bzip2"),
     (b"7z\xbc\xaf\x27\x1c", "7z"),
     (b"\x04\x22\x4d\x18", "lz4"),
+    (b"Rar!\x1a\x07", "RAR"),
+    (b"LZIP", "lzip"),
+    (b"\x1f\x9d", "compress"),
 ];
 
 /// Files by their path.
@@ -86,6 +91,8 @@ pub type Files = BTreeMap<String, Vec<u8>>;
 pub struct Contents {
     /// What could be read.
     pub files: Files,
+    /// Links to drives.
+    pub links: Links,
     /// What is missing.
     pub notes: Vec<crate::Note>,
     /// Bytes of all files.
@@ -97,6 +104,15 @@ impl Contents {
     pub(crate) fn note(&mut self, note: crate::Note) {
         if self.notes.len() < NOTES_MAX {
             self.notes.push(note);
+        }
+    }
+
+    /// Adds a link whose content is not in the archive.
+    pub(crate) fn link(&mut self, path: &str, target: &str) {
+        if target.contains('/') && format!("/{path}").contains("/dev/") {
+            self.links.add(path, target);
+        } else {
+            self.note(format!("{path} is a link to {target}, which is not in the archive"));
         }
     }
 }
@@ -179,69 +195,44 @@ fn folder(
         if kind.is_dir() {
             folder(root, &entry.path(), limits, depth + 1, contents)?;
         } else if kind.is_file() {
-            let below = entry.path().strip_prefix(root).unwrap_or(&entry.path()).to_path_buf();
-            let bytes = match std::fs::File::open(entry.path())
-                .map_err(ArchiveError::from)
-                .and_then(|file| bounded(file, limits))
-            {
-                Ok(bytes) => bytes,
-                Err(ArchiveError::Io(error)) => {
-                    contents.notes.push(format!("{} cannot be read ({error})", below.display()));
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            match name(&below) {
-                Ok(name) => add(contents, limits, name, bytes)?,
-                Err(_) => contents.notes.push(format!("{}: the name is no text", below.display())),
-            }
+            one(root, &entry.path(), limits, contents)?;
+        } else if kind.is_symlink() {
+            link(root, &entry.path(), limits, contents)?;
         }
     }
     Ok(())
 }
 
-fn tar(reader: impl Read, limits: &Limits) -> Result<Contents, ArchiveError> {
-    let mut contents = Contents::default();
-    let mut archive = tar::Archive::new(reader);
-    for entry in archive.entries()? {
-        let read = entry.and_then(|entry| {
-            let path = entry.path()?.into_owned();
-            let is_file = entry.header().entry_type().is_file();
-            Ok((path, is_file, entry))
-        });
-        let (path, is_file, entry) = match read {
-            Ok(read) => read,
-            Err(_) if contents.files.is_empty() => return Err(ArchiveError::NoArchive),
-            Err(error) => {
-                contents
-                    .notes
-                    .push(format!("the archive is damaged behind its first {} files: {error}", contents.files.len()));
-                break;
-            }
-        };
-        if !is_file {
-            continue;
+/// Adds a file of a folder.
+fn one(root: &Path, path: &Path, limits: &Limits, contents: &mut Contents) -> Result<(), ArchiveError> {
+    let below = path.strip_prefix(root).unwrap_or(path);
+    let bytes = match std::fs::File::open(path).map_err(ArchiveError::from).and_then(|file| bounded(file, limits)) {
+        Ok(bytes) => bytes,
+        Err(ArchiveError::Io(error)) => {
+            contents.note(format!("{} cannot be read ({error})", below.display()));
+            return Ok(());
         }
-        if path.to_str().is_none() {
-            contents.notes.push(format!("{}: the name is no text", path.display()));
-            continue;
-        }
-        let name = name(&path)?;
-        let size = entry.size();
-        match bounded(entry, limits) {
-            Ok(bytes) if (bytes.len() as u64) < size => {
-                contents.notes.push(format!("{name} is cut off, and all that follows is missing"));
-                break;
-            }
-            Ok(bytes) => add(&mut contents, limits, name, bytes)?,
-            Err(ArchiveError::Io(error)) => {
-                contents.notes.push(format!("{name} is cut off: {error}"));
-                break;
-            }
-            Err(error) => return Err(error),
-        }
+        Err(error) => return Err(error),
+    };
+    match name(below) {
+        Ok(name) => add(contents, limits, name, bytes)?,
+        Err(_) => contents.note(format!("{}: the name is no text", below.display())),
     }
-    if contents.files.is_empty() { Err(ArchiveError::NoArchive) } else { Ok(contents) }
+    Ok(())
+}
+
+/// Adds what a link of a folder points to: a file of the same folder, or a drive.
+fn link(root: &Path, path: &Path, limits: &Limits, contents: &mut Contents) -> Result<(), ArchiveError> {
+    let below = path.strip_prefix(root).unwrap_or(path);
+    let target = std::fs::read_link(path).unwrap_or_default();
+    let whole = path.canonicalize().ok().filter(|whole| root.canonicalize().is_ok_and(|root| whole.starts_with(root)));
+    match whole {
+        Some(whole) if whole.is_file() => return one(root, path, limits, contents),
+        // The folder that it points to is read where it stands.
+        Some(_) => {}
+        None => contents.link(&below.to_string_lossy(), &target.to_string_lossy()),
+    }
+    Ok(())
 }
 
 pub(crate) fn bounded(reader: impl Read, limits: &Limits) -> Result<Vec<u8>, ArchiveError> {
@@ -254,6 +245,9 @@ pub(crate) fn bounded(reader: impl Read, limits: &Limits) -> Result<Vec<u8>, Arc
 }
 
 pub(crate) fn add(contents: &mut Contents, limits: &Limits, name: String, bytes: Vec<u8>) -> Result<(), ArchiveError> {
+    if is_of_system(&name) {
+        return Ok(());
+    }
     if contents.files.len() >= limits.files {
         return Err(ArchiveError::TooMuch("files", limits.files as u64));
     }
@@ -263,6 +257,13 @@ pub(crate) fn add(contents: &mut Contents, limits: &Limits, name: String, bytes:
     }
     contents.files.insert(name, bytes);
     Ok(())
+}
+
+/// Whether a system adds such a file beside those that are meant: macOS keeps what it knows of a file as `._file`, in archives
+/// also below a folder `__MACOSX`.
+fn is_of_system(name: &str) -> bool {
+    name.starts_with("__MACOSX/")
+        || name.rsplit('/').next().is_some_and(|file| file.starts_with("._") || file == ".DS_Store")
 }
 
 /// A path below the archive's root, with `/` between its parts.

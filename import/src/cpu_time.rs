@@ -42,6 +42,13 @@ impl CpuTicks {
         })
     }
 
+    /// How many readings a text holds: somebody may have added the second behind the first.
+    pub fn count(text: &[u8]) -> usize {
+        let text = plain(&text[..text.len().min(1 << 22)]);
+        let is_sum = |line: &&str| line.trim_start_matches(['>', ' ', '\0']).starts_with("cpu ");
+        String::from_utf8_lossy(&text).lines().filter(is_sum).count()
+    }
+
     /// The shares of the time from `self` to `later`: user, system, interrupts, idle, in per cent. None if no time passed
     /// or a counter fell. (Linux lets iowait fall; it is summed with idle, which outweighs it.)
     pub fn shares_until(&self, later: &Self) -> Option<[f64; 4]> {

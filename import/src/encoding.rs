@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 /// The text as UTF-8 without a byte order mark, a terminal's escape sequences and mail's escapes; each state of a line that
-/// a carriage return replaced is a line. A shell of Windows saves what a program prints as UTF-16.
+/// a carriage return replaced is a line. A shell of Windows saves what a program prints as UTF-16, and editors may as UTF-32.
 ///
 /// Sources: The Unicode Standard, "Byte Order Mark (BOM)"; ECMA-48, 5.4; RFC 2045, 6.7.
 pub(crate) fn plain(text: &[u8]) -> Cow<'_, [u8]> {
@@ -14,8 +14,18 @@ pub(crate) fn plain(text: &[u8]) -> Cow<'_, [u8]> {
             char::decode_utf16(words).map(|found| found.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
         Cow::Owned(text.into_bytes())
     };
+    let wide = |bytes: &[u8], word: fn([u8; 4]) -> u32| {
+        let signs = bytes.chunks_exact(4).map(|four| word([four[0], four[1], four[2], four[3]]));
+        let text: String = signs.map(|sign| char::from_u32(sign).unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+        Cow::Owned(text.into_bytes())
+    };
     let mut text = match text {
         [0xef, 0xbb, 0xbf, rest @ ..] => Cow::Borrowed(rest),
+        // UTF-32 begins as UTF-16 does.
+        [0xff, 0xfe, 0, 0, rest @ ..] => wide(rest, u32::from_le_bytes),
+        [0, 0, 0xfe, 0xff, rest @ ..] => wide(rest, u32::from_be_bytes),
+        [a, 0, 0, 0, b, 0, 0, 0, ..] if [a, b].iter().all(|byte| **byte != 0) => wide(text, u32::from_le_bytes),
+        [0, 0, 0, a, 0, 0, 0, b, ..] if [a, b].iter().all(|byte| **byte != 0) => wide(text, u32::from_be_bytes),
         [0xff, 0xfe, rest @ ..] => words(rest, u16::from_le_bytes),
         [0xfe, 0xff, rest @ ..] => words(rest, u16::from_be_bytes),
         // Without the mark: every other byte of plain letters is zero.
@@ -30,6 +40,11 @@ pub(crate) fn plain(text: &[u8]) -> Cow<'_, [u8]> {
         text = Cow::Owned(without_controls(&text));
     }
     text
+}
+
+/// The text of a file that somebody wrote by hand, such as a job file.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&plain(bytes)).into_owned()
 }
 
 const ESCAPE: u8 = 0x1b;
@@ -197,6 +212,16 @@ mod tests {
         assert_eq!(&*plain("\u{feff}a\u{b5}".as_bytes()), "aµ".as_bytes());
         assert_eq!(&*plain(&[0xff, 0xfe, b'a', 0, 0xb5, 0, 7]), "aµ".as_bytes());
         assert_eq!(&*plain(&[0xfe, 0xff, 0, b'a', 0xd8, 0]), "a\u{fffd}".as_bytes());
+        for (mark, word) in [
+            ("", u32::to_le_bytes as fn(u32) -> [u8; 4]),
+            ("\u{feff}", u32::to_le_bytes),
+            ("", u32::to_be_bytes),
+            ("\u{feff}", u32::to_be_bytes),
+        ] {
+            let wide: Vec<u8> = format!("{mark}a\u{b5}\n").chars().flat_map(|sign| word(sign.into())).collect();
+            assert_eq!(&*plain(&wide), "a\u{b5}\n".as_bytes());
+        }
+        assert_eq!(&*plain(&[0xff, 0xfe, 0, 0, 0, 0xd8, 0, 0, 7]), "\u{fffd}".as_bytes());
         assert_eq!(&*plain(b"\xffa"), b"\xffa");
         assert_eq!(&*plain(&[]), b"");
     }

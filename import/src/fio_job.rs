@@ -60,11 +60,16 @@ fn read_direction(direction: &Map<String, Value>) -> Direction {
         bandwidth_bps: number(direction, "bw_bytes").or(kib).unwrap_or(0.0),
         runtime_ms,
         slat_ns,
-        // Synchronous engines have a completion latency alone, some versions the total alone.
-        clat_ns: clat_ns.or(lat_ns),
+        clat_ns: clat_ns.or(rest_of(lat_ns, slat_ns)),
         lat_ns,
         percentiles_ns: if clat.is_empty() { lat } else { clat },
     }
+}
+
+/// The completion latency of a total, where `disable_clat` left it out. Synchronous engines, and some versions, have the total
+/// alone.
+pub(crate) fn rest_of(lat_ns: Option<f64>, slat_ns: Option<f64>) -> Option<f64> {
+    lat_ns.map(|lat_ns| slat_ns.map(|slat_ns| lat_ns - slat_ns).filter(|rest| *rest > 0.0).unwrap_or(lat_ns))
 }
 
 /// A number that is neither negative nor beyond all that a drive does; some versions print numbers as strings.

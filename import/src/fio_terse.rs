@@ -1,5 +1,6 @@
 //! fio's lines for old scripts (`terse`, versions 2 to 5). Source: fio's HOWTO, "Terse output".
 
+use crate::fio_job::rest_of;
 use crate::fio_json::{Direction, FioJob, FioOutput};
 
 /// Lines of numbers. Each direction has a list of percentiles; what stands round it follows from the list's place.
@@ -65,7 +66,9 @@ fn job(fields: &[&str], name: usize) -> Option<FioJob> {
             bandwidth_bps: number(start + 1)? * 1024.0,
             runtime_ms,
             slat_ns: mean_ns(start + 6),
-            clat_ns: mean_ns(start + 10).filter(|clat| *clat > 0.0).or(mean_ns(behind + 2)),
+            clat_ns: mean_ns(start + 10)
+                .filter(|clat| *clat > 0.0)
+                .or(rest_of(mean_ns(behind + 2), mean_ns(start + 6))),
             lat_ns: mean_ns(behind + 2),
             percentiles_ns: percentiles
                 .filter(|(percent, us)| *percent > 0.0 && *us > 0.0)

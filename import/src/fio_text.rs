@@ -7,7 +7,9 @@
 use crate::command_line::{self, CommandLine};
 use crate::disks::Disk;
 use crate::fio_banner::{Banner, banner, head};
+use crate::fio_job::rest_of;
 use crate::fio_json::{ALL_CLIENTS, Direction, FioJob, FioOutput};
+use crate::fio_results::Results;
 use crate::fio_terse;
 use crate::text_options::add_options;
 
@@ -86,6 +88,7 @@ fn one_run(text: &str) -> Option<FioOutput> {
     let mut command = None;
     // A client of fio's prints `<host>` before the banners and before the results of each host.
     let mut host = String::new();
+    let mut results = Results::default();
     for line in command_line::lines(text) {
         let line = line.trim();
         if let Some(named) = line.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
@@ -97,34 +100,27 @@ fn one_run(text: &str) -> Option<FioOutput> {
         {
             command = Some(found);
         } else if let Some(job) = head(line, &host, &banners) {
-            output.jobs.push(job);
-            // Results that `--status-interval` repeats follow the disks of those before.
+            results.begin(job);
             (direction, in_disks) = (None, false);
         } else if line.starts_with("fio-") && output.version.is_empty() {
             output.version = line.to_owned();
         } else if line.starts_with("Run status") || line.starts_with("Disk stats") {
             // The sums of all groups look like a job's own lines.
+            results.end();
             (direction, in_disks) = (None, line.starts_with("Disk stats"));
         } else if in_disks {
             if let Some(disk) = Disk::of_line(line) {
                 output.disks.retain(|before| before.name != disk.name || before.host != host);
                 output.disks.push(Disk { host: host.clone(), ..disk });
             }
-        } else if let Some(job) = output.jobs.last_mut() {
+        } else if let Some(job) = results.jobs.last_mut() {
             detail(job, &mut direction, line);
         }
     }
-    if output.jobs.len() > 1 {
-        output.jobs.retain(|job| job.name != ALL_CLIENTS);
+    if results.jobs.len() > 1 {
+        results.jobs.retain(|job| job.name != ALL_CLIENTS);
     }
-    let is_whole = |job: &FioJob| job.error != 0 || job.user_percent.is_some();
-    let count = output.jobs.len();
-    output
-        .jobs
-        .retain(|job| is_whole(job) && (job.error != 0 || job.directions.iter().any(|part| part.runtime_ms > 0.0)));
-    if output.jobs.len() < count {
-        output.notes.push(format!("{} of {count} jobs did nothing, or are cut off", count - output.jobs.len()));
-    }
+    (output.jobs, output.notes) = results.whole();
     if output.jobs.is_empty() {
         return None;
     }
@@ -138,7 +134,13 @@ fn detail(job: &mut FioJob, direction: &mut Option<usize>, line: &str) {
     let begun =
         names.iter().find_map(|(name, at)| Some((line.strip_prefix(name)?.trim_start().strip_prefix(':')?, *at)));
     if let Some((rest, at)) = begun {
-        job.is_sum |= line.starts_with("mixed");
+        let is_sum = line.starts_with("mixed");
+        // With `unified_rw_reporting=both` it stands behind its parts.
+        if is_sum && job.directions.iter().any(|part| part.runtime_ms > 0.0) {
+            *direction = None;
+            return;
+        }
+        job.is_sum |= is_sum;
         *direction = Some(at);
         begin(&mut job.directions[at], rest);
         return;
@@ -161,7 +163,9 @@ fn begin(direction: &mut Direction, rest: &str) {
     direction.iops = value(rest, "IOPS=").or(value(rest, "iops=")).and_then(scaled).unwrap_or(0.0);
     // Since version 2.99 both are printed, in units of 1024 and 1000; `kb_base` tells which comes first.
     let in_brackets = rest.split_once(" (").and_then(|(_, other)| other.split(')').next());
-    let in_1024 = in_brackets.filter(|other| other.contains('i') && other.ends_with("/s"));
+    // `MiB`, or `Mibit`; `Mbit` is of 1000.
+    let is_in_1024 = |other: &&str| (other.contains("iB") || other.contains("ib")) && other.ends_with("/s");
+    let in_1024 = in_brackets.filter(is_in_1024);
     let first = value(rest, "BW=").or(value(rest, "bw="));
     direction.bandwidth_bps = in_1024.or(first).and_then(bytes).unwrap_or(0.0);
     let runtime = rest.rsplit_once("msec").map(|(before, _)| before.trim_end());
@@ -190,7 +194,10 @@ fn latency(direction: &mut Direction, line: &str) {
         match name.trim() {
             "slat" => direction.slat_ns = mean,
             "clat" => direction.clat_ns = mean,
-            "lat" => (direction.lat_ns, direction.clat_ns) = (mean, direction.clat_ns.or(mean)),
+            "lat" => {
+                direction.lat_ns = mean;
+                direction.clat_ns = direction.clat_ns.or(rest_of(mean, direction.slat_ns));
+            }
             _ => {}
         }
     }

@@ -43,6 +43,16 @@ impl Line {
         self.id.parse::<u32>().ok().and_then(|_| self.text.split_whitespace().next())
     }
 
+    /// All words of the chip's name, up to the hardware number or the names of the actions: `PCH PCI MSI`.
+    pub fn chip_name(&self) -> String {
+        let end =
+            self.actions().first().map_or(self.text.len(), |name| name.as_ptr() as usize - self.text.as_ptr() as usize);
+        let words: Vec<&str> = self.text[..end].split_whitespace().collect();
+        let is_number = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
+        let count = words.iter().position(is_number).unwrap_or(words.len());
+        words[..count].join(" ")
+    }
+
     /// Whether its device is behind Intel's Volume Management Device: its chip is `VMD-MSI` or, since 6.17,
     /// `VMD-PCI-MSIX-10000:01:00.0`; a VMD that passes messages on leaves the domain alone, `PCI-MSIX-10000:01:00.0`.
     /// Source: Linux, `drivers/pci/controller/vmd.c`; its domains begin behind those that firmware can give.

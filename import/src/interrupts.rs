@@ -17,7 +17,7 @@ use crate::encoding::{self, plain};
 use crate::fio_job::text_of;
 pub use crate::interrupt_line::Line;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most bytes of a text: 4,096 CPUs with some thousand interrupts.
 pub const BYTES_MAX: usize = 64 << 20;
@@ -68,10 +68,18 @@ impl Interrupts {
         found.cpus.truncate(CPUS_MAX);
         found.has_header = !is_of_lsirq;
         let is_broken = behind > header + 1;
+        let mut known = BTreeSet::new();
         let mut at = behind;
         while let Some(line) = lines.text.get(at) {
             let count = lines.of_one(at, is_broken);
             match read_line(&lines.text[at..at + count].join(" "), found.cpus.len()) {
+                Some(line) if line.id.parse::<u32>().is_ok() && !known.insert(line.id.clone()) => {
+                    found.note(format!(
+                        "line {}: interrupt {} stands there once more; only the first is used",
+                        at + 1,
+                        line.id
+                    ));
+                }
                 Some(line) => found.add(line),
                 // A second reading in one file begins with a header of its own.
                 None if is_header(line) => {
@@ -129,12 +137,23 @@ impl Interrupts {
         self.lines = found.into_iter().filter(|line| line.counts.len() <= columns).collect();
     }
 
-    /// True if `later` was read before `self`: more of its counts are lower than higher.
+    /// True if `later` was read before `self`: more of its counts are lower than higher, of the CPUs that both have.
     pub fn is_behind(&self, later: &Self) -> bool {
-        let mine: BTreeMap<&str, u64> = self.lines.iter().map(|line| (line.id.as_str(), line.total())).collect();
+        let both: BTreeSet<u32> = {
+            let theirs: BTreeSet<u32> = later.cpus.iter().copied().collect();
+            self.cpus.iter().copied().filter(|cpu| theirs.contains(cpu)).collect()
+        };
+        let columns = |of: &Self| -> Vec<bool> { of.cpus.iter().map(|cpu| both.contains(cpu)).collect() };
+        let total = |line: &Line, columns: &[bool]| -> u64 {
+            let counts = line.counts.iter().zip(columns).filter(|(_, is_of_both)| **is_of_both);
+            counts.fold(0, |sum, (&count, _)| sum.saturating_add(count))
+        };
+        let [of_self, of_later] = [self, later].map(columns);
+        let mine: BTreeMap<&str, u64> =
+            self.lines.iter().map(|line| (line.id.as_str(), total(line, &of_self))).collect();
         let (mut rises, mut falls) = (0, 0);
         for line in &later.lines {
-            match mine.get(line.id.as_str()).map(|before| line.total().cmp(before)) {
+            match mine.get(line.id.as_str()).map(|before| total(line, &of_later).cmp(before)) {
                 Some(std::cmp::Ordering::Greater) => rises += 1,
                 Some(std::cmp::Ordering::Less) => falls += 1,
                 _ => {}
@@ -390,6 +409,13 @@ Err:          0
                 before.until(&at(107, behind)).iter().map(|one| (one.line.nvme_queue(), one.total())).collect();
             assert_eq!(totals, [1, 2, 3].map(|at| (Some((0, at)), 7)), "{behind}");
         }
+    }
+
+    #[test]
+    fn an_interrupt_that_stands_twice_counts_once() {
+        let line = " 40: 5 IR-PCI-MSI 1-edge nvme0q1\n";
+        let found = Interrupts::parse(format!("CPU0\n{line}{line}ERR: 0\n").as_bytes());
+        assert_eq!((found.lines.len(), found.notes.len()), (2, 1), "{found:?}");
     }
 
     #[test]

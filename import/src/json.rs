@@ -3,6 +3,8 @@
 
 use crate::Note;
 use crate::fio_json::FioJsonError;
+use crate::json_text::{self, Clean};
+use crate::python;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -29,19 +31,41 @@ type Found = (Vec<Map<String, Value>>, Vec<Note>);
 /// repeated: the last counts.
 pub(crate) fn documents(text: &[u8]) -> Result<Found, FioJsonError> {
     let text = String::from_utf8_lossy(text);
-    let clean = without_nan(text.as_bytes());
-    let whole = search(&clean, false);
+    let found = of_json(text.as_bytes());
+    let Err(error) = found else { return found };
+    let others = [
+        (python::as_json(&text), "a Python object, and is read as JSON"),
+        (python::unescaped(&text), "a string with its escapes, and is read without them"),
+    ];
+    let found = others.into_iter().find_map(|(other, what)| Some((of_json(other?.as_bytes()).ok()?, what)));
+    let ((documents, mut notes), what) = found.ok_or(error)?;
+    notes.push(format!("the text is {what}"));
+    Ok((documents, notes))
+}
+
+/// The documents of a text whose values are JSON.
+fn of_json(text: &[u8]) -> Result<Found, FioJsonError> {
+    let Clean { text, beyond } = json_text::clean(text);
+    let (documents, mut notes) = of_clean(&text)?;
+    if beyond > 0 {
+        notes.push(format!("{beyond} numbers are greater than any that can be read, and are left out"));
+    }
+    Ok((documents, notes))
+}
+
+fn of_clean(clean: &[u8]) -> Result<Found, FioJsonError> {
+    let whole = search(clean, false);
     if let Ok(found) = whole {
         return Ok(found);
     }
-    let (lines, dropped) = without_other_lines(&clean);
+    let (lines, dropped) = json_text::without_other_lines(clean);
     let again = if dropped > 0 { search(&lines, false) } else { whole.clone() };
     if let Ok((documents, mut notes)) = again {
         notes.push(format!("{dropped} lines that are not JSON are left out"));
         return Ok((documents, notes));
     }
     match whole {
-        Err(FioJsonError::Broken(why)) => recovered(&clean, &why).ok_or(FioJsonError::Broken(why)),
+        Err(FioJsonError::Broken(why)) => recovered(clean, &why).ok_or(FioJsonError::Broken(why)),
         other => other,
     }
 }
@@ -156,7 +180,7 @@ fn unwrapped(document: Map<String, Value>, is_printed: bool) -> (Vec<Map<String,
             }
             // What a program printed, as Ansible and others keep it.
             Value::String(text) if text.contains("\"fio version\"") && !is_printed => {
-                if let Ok((documents, _)) = search(&without_nan(text.as_bytes()), true) {
+                if let Ok((documents, _)) = search(&json_text::clean(text.as_bytes()).text, true) {
                     found.extend(documents);
                     path = at;
                 }
@@ -204,6 +228,11 @@ fn value_of(clean: &[u8], name: &str) -> Option<(usize, Value)> {
     Some((at, value))
 }
 
+/// Whether a text begins with a field that only fio's documents begin with.
+fn is_first_field(text: &[u8]) -> bool {
+    ["\"fio version\"", "\"jobs\"", "\"client_stats\""].iter().any(|field| text.starts_with(field.as_bytes()))
+}
+
 /// The next brace that begins a line or a list, from `from` on, as fio's objects do, or that stands before fio's first field
 /// behind a line without an end.
 fn object_at(text: &[u8], from: usize) -> Option<usize> {
@@ -214,67 +243,8 @@ fn object_at(text: &[u8], from: usize) -> Option<usize> {
                 .find(|byte| !matches!(byte, b' ' | b'\t'))
                 .is_none_or(|byte| matches!(byte, b'\n' | b'\r' | b'}' | b'[' | b',' | 0))
         };
-        text[at] == b'{' && (text[at + 1..].trim_ascii_start().starts_with(b"\"fio version\"") || begins())
+        text[at] == b'{' && (is_first_field(text[at + 1..].trim_ascii_start()) || begins())
     })
-}
-
-/// The text without lines that no JSON of fio's has, such as its messages, and their number.
-fn without_other_lines(text: &[u8]) -> (Vec<u8>, usize) {
-    let is_json = |line: &&[u8]| {
-        let line = line.trim_ascii_start();
-        let word = [&b"null"[..], b"true", b"false"].iter().any(|word| line.starts_with(word));
-        word || line
-            .first()
-            .is_none_or(|byte| matches!(byte, b'{' | b'}' | b'[' | b']' | b'"' | b',' | b'-' | b'0'..=b'9'))
-    };
-    let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
-    let kept: Vec<&[u8]> = lines.iter().copied().filter(is_json).collect();
-    (kept.join(&b'\n'), lines.len() - kept.len())
-}
-
-/// The text with `nan` and `inf`, which are no JSON, replaced by null outside strings, and with control characters, which
-/// fio does not escape, replaced by blanks within strings.
-fn without_nan(text: &[u8]) -> Vec<u8> {
-    let mut clean = Vec::with_capacity(text.len());
-    let (mut quoted, mut escaped) = (false, false);
-    let mut rest = text;
-    while let Some((&byte, tail)) = rest.split_first() {
-        if !quoted {
-            // Only as a value: behind a colon or a comma.
-            let is_value = || {
-                let mut before = clean.iter().rev().filter(|byte: &&u8| !byte.is_ascii_whitespace());
-                before.next().is_some_and(|byte| matches!(byte, b':' | b',' | b'['))
-            };
-            if let Some(length) = not_a_number(rest).filter(|_| is_value()) {
-                clean.extend_from_slice(b"null");
-                rest = &rest[length..];
-                continue;
-            }
-        }
-        match (byte, quoted, escaped) {
-            (_, true, true) => escaped = false,
-            (b'\\', true, false) => escaped = true,
-            (b'"', _, false) => quoted = !quoted,
-            // No string of fio's runs over the end of a line, but an apostrophe in a warning may open one.
-            (b'\n', true, false) => quoted = false,
-            _ => {}
-        }
-        clean.push(if quoted && byte < b' ' { b' ' } else { byte });
-        rest = tail;
-    }
-    clean
-}
-
-/// Most letters of one.
-const NO_NUMBER_MAX: usize = 16;
-
-/// The length of a `nan` or `inf`, as C libraries print them: `-nan`, `-nan(ind)`, `Infinity`, `1.#QNAN0`.
-fn not_a_number(text: &[u8]) -> Option<usize> {
-    let unsigned = text.strip_prefix(b"-").unwrap_or(text);
-    let begins = |word: &[u8]| unsigned.len() >= word.len() && unsigned[..word.len()].eq_ignore_ascii_case(word);
-    let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace();
-    let is_so = [&b"nan"[..], b"inf", b"1.#"].into_iter().any(begins);
-    is_so.then(|| text.iter().take(NO_NUMBER_MAX).position(is_end).unwrap_or(NO_NUMBER_MAX.min(text.len())))
 }
 
 /// A value in which an option that comes twice has both values.

@@ -100,6 +100,21 @@ pub fn sockets(text: &[u8]) -> Option<u32> {
     listed_sockets(text).or_else(|| listed_sockets(&bare(text)?))
 }
 
+/// The other numbers of CPUs that a text states, as where it is of several servers.
+pub fn others(text: &[u8]) -> Vec<String> {
+    let text = plain(&text[..text.len().min(BYTES_MAX)]).into_owned();
+    let text = String::from_utf8_lossy(&text);
+    let of_line = |line: &str| {
+        let (name, value) = line.trim().split_once(COLONS)?;
+        CPUS.contains(&name.trim_end()).then(|| value.trim().to_owned()).filter(|value| value.parse::<u32>().is_ok())
+    };
+    let mut found: Vec<String> = text.lines().filter_map(of_line).collect();
+    let first = found.first().cloned();
+    found.dedup();
+    found.retain(|other| Some(other) != first.as_ref());
+    found
+}
+
 fn online(text: &[u8]) -> Option<u32> {
     let online = field(text, &ONLINE).and_then(|list| count(&list));
     let of_table = || table(text).map(|rows| rows.len() as u32);
@@ -302,6 +317,17 @@ mod tests {
             assert_eq!((cpus(text.as_bytes()), sockets(text.as_bytes())), expected, "{text}");
         }
         assert_eq!([count("0-3,8"), count("9-3"), count("0-4294967295"), count("")], [Some(5), None, None, None]);
+    }
+
+    #[test]
+    fn texts_of_several_servers_have_others() {
+        for (text, expected) in [
+            ("CPU(s): 8\nSocket(s): 1\nCPU(s):  64\n", &["64"][..]),
+            ("CPU(s): 8\nCPU(s): 8\nNUMA node0 CPU(s): 0-3\n", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(others(text.as_bytes()), expected, "{text}");
+        }
     }
 
     #[test]

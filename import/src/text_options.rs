@@ -2,7 +2,7 @@
 
 use crate::command_line::CommandLine;
 use crate::disks::{self, Disk};
-use crate::fio_json::{FioJob, FioOutput};
+use crate::fio_json::{Direction, FioJob, FioOutput};
 use std::collections::BTreeSet;
 
 /// Adds what the banners lack: the options of the command line, or else the drives, without a cache in front of them.
@@ -23,6 +23,15 @@ pub(crate) fn add_options(output: &mut FioOutput, command: Option<CommandLine>) 
     if !output.global_options.iter().any(is_file) {
         let hosts: BTreeSet<String> = output.jobs.iter().map(|job| job.host.clone()).collect();
         hosts.iter().for_each(|host| add_drives(output, host));
+        if output.jobs.iter().any(|job| !job.options.iter().any(is_file)) {
+            output.notes.push(
+                "the text names neither files nor disks: one drive is assumed; valid: the job file behind --job"
+                    .to_owned(),
+            );
+        }
+    }
+    if !is_known {
+        output.notes.extend(paced(&output.jobs));
     }
     if is_known {
         output.notes.push("the command line in the text has options that fio did not print; they are taken".to_owned());
@@ -33,6 +42,26 @@ pub(crate) fn add_options(output: &mut FioOutput, command: Option<CommandLine>) 
                 .to_owned(),
         );
     }
+}
+
+/// I/Os in flight of those that a depth allows, below which something else held them back.
+const SHARE_MIN: f64 = 0.3;
+
+/// A note on jobs that had few I/Os in flight: the text has no option that paces a job.
+fn paced(jobs: &[FioJob]) -> Option<String> {
+    let is_paced = |job: &&FioJob| {
+        let of = |name: &str| job.options.iter().find(|(known, _)| known == name)?.1.parse::<f64>().ok();
+        let most = of("iodepth").unwrap_or(1.0) * job.threads.unwrap_or(1.0);
+        let latency = |one: &Direction| one.lat_ns.or(one.clat_ns).map(|lat_ns| one.iops * lat_ns / 1e9);
+        let in_flight: Option<f64> = job.directions.iter().filter(|one| one.iops > 0.0).map(latency).sum();
+        in_flight.is_some_and(|in_flight| in_flight > 0.0 && in_flight < most * SHARE_MIN)
+    };
+    let job = jobs.iter().find(is_paced)?;
+    Some(format!(
+        "job {:?} had few I/Os in flight: an option that the text does not have may pace it (rate, thinktime); valid: the job \
+         file behind --job",
+        job.name
+    ))
 }
 
 /// Adds the disks of a host's statistics to its jobs as their files.

@@ -82,9 +82,10 @@ fn one(
     limits: &Limits,
     contents: &mut Contents,
 ) -> Result<Result<(), String>, ArchiveError> {
-    if !file.is_file() {
+    if file.is_dir() {
         return Ok(Ok(()));
     }
+    let is_link = file.is_symlink();
     let name = match file.name() {
         // Archivers of Windows have written backslashes.
         Ok(path) => name(Path::new(&path.replace('\\', "/")))?,
@@ -95,6 +96,11 @@ fn one(
         return Ok(Err(format!("it is compressed by {method:?}; valid: stored, or deflate")));
     }
     match bounded(file, limits) {
+        // Its content is what it points to.
+        Ok(bytes) if is_link => {
+            contents.link(&name, &String::from_utf8_lossy(&bytes));
+            Ok(Ok(()))
+        }
         Ok(bytes) => add(contents, limits, name, bytes).map(Ok),
         Err(ArchiveError::Io(error)) => Ok(Err(error.to_string())),
         Err(error) => Err(error),
