@@ -289,6 +289,13 @@ fn a_cpu_that_comes_tells_of_deadlines_in_the_end() {
     passes("pc-plain", &Recipe::of(0xf29_a4ee_3b48));
 }
 
+/// Who looked at the timers was stopped between its first two looks, and the CPU in question came back just before the second.
+#[test]
+fn two_looks_are_too_few() {
+    let set = knobs("beside=60 fills=17 load=904 node_caches=1 removals=8 secret_entries=0 steps=400 one_kind=0");
+    passes("pc-remapped", &Recipe { set, keep: Some([8, 13, 25, 31].into()), ..Recipe::of(0x1273_6cc1_6b65) });
+}
+
 /// How often these histories of a scenario saw a transition. All of them must pass.
 fn saw(name: &str, set: &str, transition: &str) -> u64 {
     let scenario = scenarios::all().iter().find(|scenario| scenario.name() == name).expect("a scenario");
