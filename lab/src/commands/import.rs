@@ -108,6 +108,7 @@ fn gather(args: &ImportArgs) -> Result<Server, Failure> {
             interrupts: both(&interrupts),
             stat: both(&stat),
             uptime: None,
+            links: None,
             cpus,
         };
         server.add(&name, &parts);

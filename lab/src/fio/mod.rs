@@ -23,6 +23,7 @@ mod tests;
 mod value;
 mod variables;
 
+pub(crate) use job::split_names;
 pub use job::{FioJob, drive_of, jobs};
 pub use lines::{Entry, Include, Section, read, sections};
 pub use number::Unit;

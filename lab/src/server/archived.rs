@@ -4,7 +4,7 @@ use super::facts;
 use super::gather::{Parts, Server};
 use import::archive::Contents;
 use import::kind::Kind;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Server {
     /// The server of an archive of `scripts/measure-server`, whole or damaged.
@@ -18,7 +18,11 @@ impl Server {
         let mut server = self;
         server.notes.extend(contents.notes.iter().cloned());
         let mut points: BTreeMap<&str, BTreeMap<&str, &[u8]>> = BTreeMap::new();
-        let root = root(contents.files.keys());
+        for bytes in contents.files.values() {
+            server.links.read(bytes);
+        }
+        server.links.extend(&contents.links);
+        let root = server.root(contents.files.keys());
         for (path, bytes) in &contents.files {
             let Some(path) = path.strip_prefix(root) else { continue };
             if let Some(path) = path.strip_prefix("static/") {
@@ -31,6 +35,7 @@ impl Server {
             server.add_outputs(contents);
         }
         let cpus = facts::cpus(&facts::facts(&server.about));
+        let links = server.links.clone();
         for (name, files) in points {
             let pair = |file: &str| -> Option<[&[u8]; 2]> {
                 Some([*files.get(format!("before/{file}").as_str())?, *files.get(format!("after/{file}").as_str())?])
@@ -45,6 +50,7 @@ impl Server {
                 interrupts: pair("interrupts"),
                 stat: pair("stat"),
                 uptime: pair("uptime"),
+                links: Some(&links),
                 cpus,
             };
             server.add(name, &parts);
@@ -52,28 +58,60 @@ impl Server {
         server
     }
 
+    /// The folder of the server that is meant: of several, the one with the host's name, or the first. What is not below it is
+    /// noted.
+    fn root<'a>(&mut self, paths: impl Iterator<Item = &'a String> + Clone) -> &'a str {
+        let roots: BTreeSet<&str> = paths.clone().filter_map(|path| root_of(path)).collect();
+        let is_meant = |root: &&&str| self.host.as_deref().is_some_and(|host| root.split('/').any(|part| part == host));
+        let root = roots.iter().find(is_meant).or(roots.first()).copied().unwrap_or_default();
+        if roots.len() > 1 {
+            let named: Vec<&str> = roots.iter().map(|root| root.trim_end_matches('/')).take(NAMED_MAX).collect();
+            self.notes.push(format!(
+                "the archive holds {} servers ({}), and {:?} is taken; valid: --host with the name of one's folder",
+                roots.len(),
+                named.join(", "),
+                root.trim_end_matches('/')
+            ));
+        }
+        root
+    }
+
     /// Adds what looks like fio's outputs in files of somebody's own.
     fn add_outputs(&mut self, contents: &Contents) {
         self.notes.push(
             "there is no folder `points`: scripts/measure-server did not make this; its fio outputs are read".into(),
         );
+        let links = self.links.clone();
         let mut looked_at = 0;
+        let mut outputs: Vec<(&String, &Vec<u8>)> = Vec::new();
         for (path, bytes) in &contents.files {
-            let is_output = ["\"fio version\"", "): err="]
-                .iter()
-                .any(|sign| bytes.windows(sign.len()).take(SIGN_WITHIN).any(|window| window == sign.as_bytes()));
             if path.rsplit('/').next().is_some_and(|name| name.starts_with("lscpu")) {
                 self.about.insert("lscpu".to_owned(), bytes.clone());
-            } else if is_output {
+            } else if is_output(bytes) {
+                if let Some((same, _)) = outputs.iter().find(|(_, other)| *other == bytes) {
+                    self.notes.push(format!("{path} has the content of {same}, and is left out"));
+                    continue;
+                }
+                outputs.push((path, bytes));
                 let cpus = facts::cpus(&facts::facts(&self.about));
                 let name = path.rsplit_once('.').map_or(path.as_str(), |(name, _)| name);
-                self.add(name, &Parts { fio: bytes, cpus, ..Parts::default() });
+                self.add(name, &Parts { fio: bytes, cpus, links: Some(&links), ..Parts::default() });
             } else if bytes.len() <= OTHER_BYTES_MAX && looked_at < OTHERS_MAX {
                 looked_at += 1;
                 self.notes.extend(not_used(path, bytes));
             }
         }
     }
+}
+
+/// Whether a file is what fio printed: by its own signs, or as some other system wrote it.
+fn is_output(bytes: &[u8]) -> bool {
+    let has = |sign: &&str| bytes.windows(sign.len()).take(SIGN_WITHIN).any(|window| window == sign.as_bytes());
+    // `fio version` alone may stand between other quotes; a wide character's other bytes are zero.
+    let is_likely =
+        || ["fio version", ";fio-", "f\0i\0o\0", "\0f\0i\0o"].iter().any(has) || bytes.starts_with(b"f\0\0\0");
+    ["\"fio version\"", "): err="].iter().any(has)
+        || bytes.len() <= OTHER_BYTES_MAX && is_likely() && Kind::Fio.is(bytes)
 }
 
 /// A note on a file that tells of a server, but not of which run.
@@ -85,6 +123,9 @@ fn not_used(path: &str, bytes: &[u8]) -> Option<String> {
     Some(format!("{path} is {kind}, and not used: nothing says which run it belongs to{valid}"))
 }
 
+/// Most servers of an archive that a note names.
+const NAMED_MAX: usize = 8;
+
 /// Files beside the outputs that are looked at: most of them, and their most bytes.
 const OTHERS_MAX: usize = 100;
 /// See [`OTHERS_MAX`].
@@ -95,14 +136,11 @@ const NUMBER_BYTES_MAX: usize = 16;
 /// What fio's outputs begin with stands within so many bytes.
 const SIGN_WITHIN: usize = 64 << 10;
 
-/// The folder of the archive that holds `points` and `static`, with a slash behind it; empty if they are the archive's own.
-fn root<'a>(mut paths: impl Iterator<Item = &'a String>) -> &'a str {
-    let of = |path: &'a String| {
-        let starts = path.match_indices('/').map(|(at, _)| at + 1);
-        let mut starts = std::iter::once(0).chain(starts);
-        starts.find(|&at| path[at..].starts_with("points/") || path[at..].starts_with("static/")).map(|at| &path[..at])
-    };
-    paths.find_map(of).unwrap_or("")
+/// The folder of a path that holds `points` and `static`, with a slash behind it; empty if they are the archive's own.
+fn root_of(path: &str) -> Option<&str> {
+    let starts = path.match_indices('/').map(|(at, _)| at + 1);
+    let mut starts = std::iter::once(0).chain(starts);
+    starts.find(|&at| path[at..].starts_with("points/") || path[at..].starts_with("static/")).map(|at| &path[..at])
 }
 
 #[cfg(test)]
@@ -132,6 +170,14 @@ mod tests {
             "{notes}"
         );
         assert_eq!(beside.notes.len(), 3, "{notes}");
+        let two = of(&[("a/points/x/fio.json", FIO), ("b/points/y/fio.json", FIO)]);
+        assert!(two.measurements.len() == 1 && two.notes[0].contains("2 servers (a, b), and \"a\""), "{:?}", two.notes);
+        let twice = of(&[("a.json", FIO), ("copy of a.json", FIO)]);
+        assert!(
+            twice.measurements.len() == 1 && twice.notes[1].contains("has the content of a.json"),
+            "{:?}",
+            twice.notes
+        );
         assert!(of(&[]).notes[0].contains("no folder `points`"));
     }
 }

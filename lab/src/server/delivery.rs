@@ -1,6 +1,7 @@
 //! How the interrupts of a measurement's drives came: from two readings of `/proc/interrupts`.
 
-use import::interrupts::{Difference, Interrupts};
+use super::chips;
+use import::interrupts::{Difference, Interrupts, Line};
 use std::collections::BTreeSet;
 
 /// The interrupts between two readings.
@@ -27,7 +28,7 @@ impl Delivered {
             notes.push("interrupts: the counts fall: the two readings are not in their order".to_owned());
             return None;
         }
-        let found = delivered(&before.until(after), seconds, notes)?;
+        let found = delivered(&before.until(after), [before, after], seconds, notes)?;
         let is_part = [before, after].iter().any(|reading| reading.lines.iter().all(|line| line.chip().is_some()));
         if is_part && found.delivery == "remapped" {
             notes.push(
@@ -43,7 +44,12 @@ impl Delivered {
 const NAMED_MAX: usize = 8;
 
 /// The interrupts of NVMe queues in a difference; none if there are none.
-fn delivered(differences: &[Difference], seconds: Option<f64>, notes: &mut Vec<String>) -> Option<Delivered> {
+fn delivered(
+    differences: &[Difference],
+    [before, after]: [&Interrupts; 2],
+    seconds: Option<f64>,
+    notes: &mut Vec<String>,
+) -> Option<Delivered> {
     // The admin queue, 0, has no I/O.
     let is_queue = |difference: &&Difference| difference.line.nvme_queue().is_some_and(|(_, queue)| queue > 0);
     let queues: Vec<&Difference> = differences.iter().filter(is_queue).filter(|queue| queue.total() > 0).collect();
@@ -59,15 +65,10 @@ fn delivered(differences: &[Difference], seconds: Option<f64>, notes: &mut Vec<S
     }
     let of_vmd = if called.is_empty() { Vec::new() } else { of_vmd(differences, &called, notes) };
     let interrupts: Vec<&Difference> = own.iter().chain(&of_vmd).copied().collect();
-    let first = interrupts.first()?;
+    interrupts.first()?;
     let notifications = differences.iter().find(|difference| difference.line.id == "PMN").map_or(0, Difference::total);
-    let chip = first.line.chip().unwrap_or_default();
-    let delivery = match () {
-        () if notifications > 0 => "posted",
-        // `vIR-` is the unit of a guest.
-        () if ["IR-", "vIR-", "ITS"].iter().any(|start| chip.starts_with(start)) => "remapped",
-        () => "plain",
-    };
+    let of_chips = chips::delivery(&interrupts, after, notes);
+    let delivery = if notifications > 0 { "posted" } else { of_chips };
     let anew: Vec<&str> =
         interrupts.iter().filter(|one| one.is_anew).map(|one| one.line.id.as_str()).take(NAMED_MAX).collect();
     if !anew.is_empty() {
@@ -76,9 +77,37 @@ fn delivered(differences: &[Difference], seconds: Option<f64>, notes: &mut Vec<S
             anew.join(", ")
         ));
     }
-    let seconds = seconds.filter(|_| anew.is_empty());
+    let lacks = lacking(before, after, &interrupts);
+    let seconds = seconds.filter(|_| anew.is_empty() && lacks.is_none());
+    notes.extend(lacks);
     let count: u64 = interrupts.iter().fold(0, |sum, one| sum.saturating_add(one.total()));
     Some(Delivered { per_second: seconds.map(|seconds| count as f64 / seconds), vectors: queues.len(), delivery })
+}
+
+/// What is missing in one of the readings, so that how many interrupts came is not known: a count that only the second has is
+/// that of all the time since the system started.
+fn lacking(before: &Interrupts, after: &Interrupts, counted: &[&Difference]) -> Option<String> {
+    let only = |of: &Interrupts, not: &Interrupts| of.cpus.iter().find(|cpu| !not.cpus.contains(cpu)).copied();
+    let is_queue = |line: &&Line| line.nvme_queue().is_some_and(|(_, queue)| queue > 0);
+    let has = |reading: &Interrupts, line: &Line| {
+        reading.lines.iter().any(|known| known.id == line.id && known.nvme_queue() == line.nvme_queue())
+    };
+    let missing =
+        |of: &Interrupts, not: &Interrupts| of.lines.iter().filter(is_queue).filter(|line| !has(not, line)).count();
+    let is_cut = |reading: &Interrupts| {
+        let counted = reading.lines.iter().filter(|line| counted.iter().any(|one| one.line.id == line.id));
+        counted.into_iter().any(|line| line.counts.len() < reading.cpus.len())
+    };
+    let [gone, come] = [missing(before, after), missing(after, before)];
+    let why = match (only(before, after), only(after, before)) {
+        (Some(cpu), _) => format!("CPU{cpu} was online at the first reading alone"),
+        (_, Some(cpu)) => format!("CPU{cpu} was online at the second reading alone"),
+        _ if gone > 0 => format!("{gone} queues are in the first reading alone"),
+        _ if come > 0 => format!("{come} queues are in the second reading alone"),
+        _ if is_cut(before) || is_cut(after) => "a line has fewer counts than there are CPUs".to_owned(),
+        _ => return None,
+    };
+    Some(format!("interrupts: {why}: how many came is not known"))
 }
 
 /// The interrupts of Intel's VMD in place of those of the queues that its handler calls. The queues share the VMD's vectors,
@@ -169,6 +198,38 @@ mod tests {
         let (found, notes) = of_lines(&at(900, 5), &at(7, 2005));
         assert_eq!(found, Some(Delivered { per_second: None, vectors: 4, delivery: "remapped" }));
         assert!(notes.contains("counts of 41 fell"), "{notes}");
+    }
+
+    #[test]
+    fn what_one_reading_lacks_is_no_rate() {
+        let line = |id: u32, count: u32| format!(" {id}: {count} 0 IR-PCI-MSIX {id}-edge nvme0q{id}\n");
+        let whole = |count: u32| line(1, count) + &line(2, count);
+        let cut = |count: u32| line(1, count) + &format!(" 2: {count}\n");
+        for (before, after, why) in [
+            (whole(5), line(1, 2005), "1 queues are in the first reading alone"),
+            (line(1, 5), whole(2005), "1 queues are in the second reading alone"),
+            (whole(5), format!("{} 2: 2005", line(1, 2005)), "1 queues are in the first reading alone"),
+            (whole(5), line(1, 2005).replace(" 0 ", " ") + &line(2, 2005), "fewer counts"),
+            (cut(5), cut(2005), ""),
+            (whole(5), whole(2005), ""),
+        ] {
+            let (found, notes) = of_lines(&before, &after);
+            let rate = found.unwrap().per_second;
+            assert!(rate.is_none() != why.is_empty() && notes.contains(why), "{after}: {rate:?} {notes}");
+        }
+        let at = |cpus: &str, counts: &str| format!("{cpus}\n 1: {counts} IR-PCI-MSIX 1-edge nvme0q1\n");
+        let (one, two) = (at("CPU0", "5"), at("CPU0 CPU1", "7 900"));
+        for (before, after, why) in
+            [(&one, &two, "CPU1 was online at the second"), (&two, &one.replace('5', "9999"), "at the first")]
+        {
+            let [before, after] = [before, after].map(|text| Interrupts::parse(text.as_bytes()));
+            let mut notes = Vec::new();
+            let found = Delivered::between(&before, &after, Some(2.0), &mut notes);
+            assert!(
+                found.is_none_or(|found| found.per_second.is_none()) && notes.join("\n").contains(why),
+                "{notes:?}"
+            );
+        }
     }
 
     #[test]

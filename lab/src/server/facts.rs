@@ -115,6 +115,22 @@ pub(super) fn add_cpus(
     online
 }
 
+/// A note on a text of lscpu's that is of several servers.
+pub(super) fn of_several(about: &BTreeMap<String, Vec<u8>>) -> Option<String> {
+    let others = lscpu::others(about.get("lscpu")?);
+    (!others.is_empty()).then(|| {
+        format!("lscpu: the text has several numbers of CPUs, and the first is taken (others: {})", others.join(", "))
+    })
+}
+
+/// A note on a server that is a virtual machine, as lscpu says.
+pub(super) fn guest(about: &BTreeMap<String, Vec<u8>>) -> Option<String> {
+    let vendor = lscpu::field(about.get("lscpu")?, &["Hypervisor vendor", "Hypervisor"])?;
+    (!vendor.is_empty()).then(|| {
+        format!("lscpu: the server is a virtual machine ({vendor}): what its host does with interrupts and I/Os is not modelled")
+    })
+}
+
 /// The server's CPUs, if the facts have them.
 pub fn cpus(facts: &[Fact]) -> Option<u32> {
     facts.iter().find(|fact| fact.key == "fabric.cpus").map(|fact| fact.value as u32)

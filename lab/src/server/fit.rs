@@ -108,6 +108,7 @@ pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFla
     if facts::cpus(&facts).is_none() && about.contains_key("lscpu") {
         notes.push("lscpu: no number of CPUs that is understood; valid: what `LC_ALL=C lscpu` prints".to_owned());
     }
+    notes.extend(facts::guest(&about).into_iter().chain(facts::of_several(&about)));
     let online = facts::add_cpus(&mut facts, &measurements, base, &mut notes);
     let cpus = facts::cpus(&facts);
     let started = starts(&measurements, base, &facts, online);

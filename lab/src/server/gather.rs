@@ -3,12 +3,15 @@
 use super::agrees;
 use super::delivery::Delivered;
 use super::job;
+use super::named;
 use crate::fio::{self, FioJob, Variables};
 use crate::input::InputError;
 use hal::CpuSet;
 use import::cpu_time::{CpuTicks, uptime_s};
+use import::encoding;
 use import::fio_json::FioOutput;
 use import::interrupts::Interrupts;
+use import::links::Links;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One job that ran on the server.
@@ -40,7 +43,9 @@ pub struct Server {
     /// What could not be used.
     pub notes: Vec<String>,
     /// Its name in outputs of fio's clients, each of which may have several hosts.
-    host: Option<String>,
+    pub(super) host: Option<String>,
+    /// What links to its drives point to.
+    pub(super) links: Links,
     /// Names of the measurements.
     names: BTreeSet<String>,
 }
@@ -58,6 +63,8 @@ pub struct Parts<'a> {
     pub stat: Option<[&'a [u8]; 2]>,
     /// `/proc/uptime`, likewise.
     pub uptime: Option<[&'a [u8]; 2]>,
+    /// What links to drives point to.
+    pub links: Option<&'a Links>,
     /// CPUs of the server, `$ncpus` of its job files.
     pub cpus: Option<u32>,
 }
@@ -85,7 +92,8 @@ impl Measurement {
         }
         let (job, sections) = job::of(name, &fio, parts, &mut notes)?;
         notes.extend(agrees::leave_out_verification(&sections, &mut fio).map(|note| format!("{name}: {note}")));
-        notes.extend(agrees::files_on_several(&sections, &fio).map(|note| format!("{name}: {note}")));
+        let on_drives = [agrees::files_on_several(&sections, &fio), named::perhaps_twice(&sections, &fio)];
+        notes.extend(on_drives.into_iter().flatten().map(|note| format!("{name}: {note}")));
         agrees::explains(&sections, &fio)
             .and_then(|()| agrees::bypasses(&sections, &fio))
             .map_err(|why| format!("{name}: {why}"))?;
@@ -99,10 +107,16 @@ impl Measurement {
             notes.extend(found.into_iter().map(|note| format!("{name}: {note}")));
             delivered
         });
-        let cpu =
-            parts.stat.and_then(|[before, after]| CpuTicks::parse(before)?.shares_until(&CpuTicks::parse(after)?));
+        let is_one = parts.stat.is_none_or(|pair| pair.iter().all(|text| CpuTicks::count(text) < 2));
+        let of_pair = |[before, after]: [&[u8]; 2]| CpuTicks::parse(before)?.shares_until(&CpuTicks::parse(after)?);
+        let cpu = parts.stat.filter(|_| is_one).and_then(of_pair);
         if parts.stat.is_some() && cpu.is_none() {
-            notes.push(format!("{name}: /proc/stat says nothing of the time between the readings"));
+            let why = if is_one {
+                "says nothing of the time between the readings"
+            } else {
+                "has several readings in one file, and is not used"
+            };
+            notes.push(format!("{name}: /proc/stat {why}"));
         }
         Ok((Self { name: name.to_owned(), job, sections, fio, cpu, interrupts, online }, notes))
     }
@@ -211,6 +225,9 @@ impl Server {
     /// Adds a measurement, or one for each run and each group of jobs that ran alone; what cannot be used becomes a note.
     pub fn add(&mut self, name: &str, parts: &Parts<'_>) {
         let name = plain(name);
+        // Somebody may have written the job file in an editor of Windows.
+        let job = parts.job.map(encoding::text);
+        let parts = &Parts { job: job.as_deref().map(str::as_bytes), ..*parts };
         let mut runs = match FioOutput::parse_all(parts.fio) {
             Ok(runs) => runs,
             Err(error) => return self.notes.push(format!("{name}: fio's output {error}")),

@@ -1,10 +1,11 @@
 //! The job file of a measurement, where fio's output is all that there is; and the groups of jobs in one output.
 
 use super::gather::{Parts, sections};
+use super::named;
 use crate::fio::{FioJob, options};
 use crate::input::Problem;
-use import::disks;
 use import::fio_json::{self, FioOutput};
+use import::links::Links;
 
 /// A group of jobs that ran at the same time, and no other did.
 pub(super) struct Group {
@@ -65,10 +66,9 @@ pub(super) fn of(
     parts: &Parts<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(String, Vec<FioJob>), String> {
-    let cpus = parts.cpus.unwrap_or(1);
-    let Some(text) = parts.job else { return of_options(name, fio, cpus, notes) };
-    let text = simulated(name, &String::from_utf8_lossy(text), fio, notes);
-    let why = match sections(&format!("{name}.fio"), &text, cpus) {
+    let Some(text) = parts.job else { return of_options(name, fio, parts, notes) };
+    let text = simulated(name, &String::from_utf8_lossy(text), fio, parts.links, notes);
+    let why = match sections(&format!("{name}.fio"), &text, parts.cpus.unwrap_or(1)) {
         Ok(sections) => {
             let threads = sections.iter().map(|section| section.numjobs as usize).sum::<usize>();
             if threads >= fio.jobs.len() {
@@ -79,7 +79,7 @@ pub(super) fn of(
         Err(error) => format!("{name}: {error}"),
     };
     let mut of_those = Vec::new();
-    match of_options(name, fio, cpus, &mut of_those) {
+    match of_options(name, fio, parts, &mut of_those) {
         Ok(found) => {
             notes.push(format!("{why}; the options that fio printed are used instead"));
             notes.append(&mut of_those);
@@ -97,12 +97,13 @@ pub(super) fn of(
 pub(super) fn of_options(
     name: &str,
     fio: &FioOutput,
-    cpus: u32,
+    parts: &Parts<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(String, Vec<FioJob>), String> {
+    let cpus = parts.cpus.unwrap_or(1);
     let text = written(fio)
         .ok_or_else(|| format!("{name}: fio's output has no options of its jobs; valid: the job file behind --job"))?;
-    let mut text = simulated(name, &text, fio, notes);
+    let mut text = simulated(name, &text, fio, parts.links, notes);
     loop {
         let error = match sections(&format!("{name}.fio"), &text, cpus) {
             Ok(sections) if lasted(&sections, fio) => {
@@ -125,24 +126,16 @@ pub(super) fn of_options(
     }
 }
 
-/// A job file as it is simulated: on the members in place of an array, where fio's statistics name them, and without a ramp,
-/// since the scenario has one that its short span allows.
-fn simulated(name: &str, text: &str, fio: &FioOutput, notes: &mut Vec<String>) -> String {
-    let mut drives_of = |file: &str| match disks::members(&fio.disks, file) {
-        Some(members) => {
-            notes.push(format!("{name}: {}", disks::in_place_of(file, &members.join(", "))));
-            members.iter().map(|member| format!("/dev/{member}")).collect::<Vec<_>>().join(":")
-        }
-        None => {
-            notes.extend(disks::as_one(file).map(|note| format!("{name}: {note}")));
-            file.to_owned()
-        }
-    };
+/// A job file as it is simulated: on the drives that its names stand for, and without a ramp, since the scenario has one that
+/// its short span allows.
+fn simulated(name: &str, text: &str, fio: &FioOutput, links: Option<&Links>, notes: &mut Vec<String>) -> String {
     let line = |line: &str| match line.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
         Some(("ramp_time", _)) => None,
         Some(("filename", files)) => {
-            let files: Vec<String> = files.split(':').map(&mut drives_of).collect();
-            Some(format!("filename={}\n", files.join(":")))
+            let mut found = Vec::new();
+            let files = named::files(files, fio, links, &mut found);
+            notes.extend(found.into_iter().map(|note| format!("{name}: {note}")));
+            Some(format!("filename={files}\n"))
         }
         _ => Some(format!("{line}\n")),
     };

@@ -4,18 +4,21 @@
 //! |---|---|
 //! | `gather.rs` | the measurements of files |
 //! | `archived.rs` | the measurements of an archive, or of a folder |
+//! | `chips.rs` | what the chips of the interrupts say of their delivery |
 //! | `delivery.rs` | how the interrupts of a measurement's drives came |
 //! | `facts.rs` | what the kernel says of the hardware: no fit needed |
 //! | `choose.rs` | which of many measurements are fitted |
 //! | `agrees.rs` | whether a job's options can have made what fio measured |
 //! | `cost.rs` | what their runs cost, and how many a fit can afford |
 //! | `fit.rs` | the platform, and which of its constants the measurements decide |
+//! | `named.rs` | which drives the names of a job's files stand for |
 //! | `shape.rs` | what the platform's file says of its constants after a fit |
 //! | `misses.rs` | what the fitted platform does not give back, and what may be the reason |
 //! | `write.rs` | the files: platform, rows, a scenario and a job file a measurement |
 
 mod agrees;
 mod archived;
+mod chips;
 pub mod choose;
 mod cost;
 pub mod delivery;
@@ -24,6 +27,7 @@ pub mod fit;
 pub mod gather;
 mod job;
 pub mod misses;
+mod named;
 mod shape;
 pub mod write;
 

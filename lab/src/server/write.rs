@@ -105,10 +105,12 @@ pub fn spans_us(measurement: &Measurement) -> (u64, u64) {
     let crowd = measurement.threads_per_cpu();
     let round = if crowd > 1 { f64::from(crowd) * TURN_US } else { 0.0 };
     let measured = (4_000.0 / iops * 1e6).clamp(2_000.0, MEASURED_MAX_US);
+    // Few I/Os have few events, and a rate of a handful is known to a handful.
+    let measured = measured.max((IOS_MIN / iops * 1e6).min(SLOW_MAX_US));
     let clat_us = measurement.fio.clat_ns().unwrap_or(0.0) / 1000.0;
     let settled = (clat_us * 4.0).max((clat_us * SETTLED_TURNS).min(SETTLED_MAX_US));
     let ramp = settled.max(ROUNDS_FIRST * round).clamp(1_000.0, RAMP_MAX_US);
-    (ramp as u64, measured.max(round).min(MEASURED_MAX_US) as u64)
+    (ramp as u64, measured.max(round.min(MEASURED_MAX_US)) as u64)
 }
 
 /// The longest mean latency of I/Os that are simulated, in ns: half of the longest time of a drive's media.
@@ -120,6 +122,19 @@ const RAMP_MAX_US: f64 = 4.0 * LATENCY_MAX_NS / 1000.0;
 /// The longest span behind it.
 const MEASURED_MAX_US: f64 = 4e6;
 
+/// Least I/Os of a span, and the longest span that they may take.
+const IOS_MIN: f64 = 50.0;
+/// See [`IOS_MIN`]. A scenario has no longer one.
+const SLOW_MAX_US: f64 = 10e6;
+/// Most seeds of a span with fewer I/Os.
+const SEEDS_MAX: f64 = 8.0;
+
+/// The seeds with which a measurement is simulated: several where the span has few I/Os.
+fn seeds(measurement: &Measurement) -> u64 {
+    let ios = measurement.fio.iops().max(1.0) * spans_us(measurement).1 as f64 / 1e6;
+    if ios < IOS_MIN { (2.0 * IOS_MIN / ios).ceil().min(SEEDS_MAX) as u64 } else { 1 }
+}
+
 /// Most of a ramp that is for CPU times to settle, in us.
 const SETTLED_MAX_US: f64 = 8_000.0;
 
@@ -129,9 +144,10 @@ pub fn scenario(platform: &str, measurement: &Measurement, cpus: Option<u32>) ->
     let cpus = cpus.map(|cpus| format!("cpus = {cpus}\n")).unwrap_or_default();
     format!(
         "about = \"measured: {name}\"\nplatform = \"{platform}.toml\"\nworkload = \"jobs/{name}.fio\"\n\
-         deliveries = [\"{delivery}\"]\nseeds = 1\n{cpus}ramp = \"{ramp} us\"\nduration = \"{duration} us\"\n\n\
+         deliveries = [\"{delivery}\"]\nseeds = {seeds}\n{cpus}ramp = \"{ramp} us\"\nduration = \"{duration} us\"\n\n\
          [drives]\nmodel = \"{DRIVE}\"\n",
         name = measurement.name,
+        seeds = seeds(measurement),
         delivery = measurement.delivery(),
     )
 }
@@ -278,11 +294,14 @@ mod tests {
                 job: Some(b"[a]\nioengine=libaio\nfilename=/dev/sda\niodepth=1024\n"),
                 ..Parts::default()
             };
-            spans_us(&Measurement::read("x", &parts).unwrap().0)
+            let measurement = Measurement::read("x", &parts).unwrap().0;
+            assert!(scenario("mine", &measurement, None).contains(&format!("seeds = {}\n", seeds(&measurement))));
+            (spans_us(&measurement), seeds(&measurement))
         };
-        assert_eq!(of(200, 300_000_000), (1_200_000, 4_000_000));
-        assert_eq!(of(200, 5_000_000), (20_000, 4_000_000));
-        assert_eq!(of(100_000, 90_000), (1_800, 40_000));
+        assert_eq!(of(200, 300_000_000), ((1_200_000, 4_000_000), 1));
+        assert_eq!(of(200, 5_000_000), ((20_000, 4_000_000), 1));
+        assert_eq!(of(2, 400_000_000), ((1_600_000, 10_000_000), 5));
+        assert_eq!(of(100_000, 90_000), ((1_800, 40_000), 1));
     }
 
     #[test]

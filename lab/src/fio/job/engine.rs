@@ -34,7 +34,10 @@ pub fn drive_of(name: &str) -> Option<String> {
                 .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_lowercase()))
         })
     };
-    let drive = of_nvme.map(|(drive, _)| drive).or_else(|| is_scsi(letters).then_some(letters)).unwrap_or(below);
+    let of_link = below.starts_with("disk/by-").then(|| below.rsplit_once("-part")).flatten();
+    let of_link = of_link.filter(|(_, part)| is_digits(part));
+    let part = of_nvme.or(of_link).map(|(drive, _)| drive);
+    let drive = part.or_else(|| is_scsi(letters).then_some(letters)).unwrap_or(below);
     Some(format!("/dev/{drive}"))
 }
 
@@ -189,6 +192,8 @@ mod tests {
             ("/dev/md0p1", Some("/dev/md0p1")),
             ("/dev/mapper/vg-data1", Some("/dev/mapper/vg-data1")),
             ("/dev/disk/by-id/nvme-x", Some("/dev/disk/by-id/nvme-x")),
+            ("/dev/disk/by-id/nvme-x-part3", Some("/dev/disk/by-id/nvme-x")),
+            ("/dev/disk/by-id/nvme-x-party", Some("/dev/disk/by-id/nvme-x-party")),
             ("/dev/shm/x", None),
             ("/mnt/nvme0n1p1", None),
             ("x", None),

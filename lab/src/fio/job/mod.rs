@@ -111,7 +111,7 @@ impl FioJob {
 }
 
 /// Names between colons. A backslash takes a colon's meaning away.
-pub(super) fn split_names(text: &str) -> Vec<String> {
+pub(crate) fn split_names(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut escaped = false;
     for letter in text.chars() {
