@@ -1,4 +1,4 @@
-//! Handlers that share a line and come and go at once, each with a thread.
+//! Handlers that share a line and come and go at once, each with a thread, or none of them.
 //!
 //! The sources' own lines have one handler each, and one manager at a time changes it. A line that several drivers share has
 //! no such order: one driver leaves while another comes, under interrupts. This step has a line of its own, for as long as
@@ -33,18 +33,27 @@ struct Lodger {
 struct Half {
     lodger: Arc<Lodger>,
     is_thread: bool,
+    /// It does the work of both.
+    is_alone: bool,
     /// How long it takes.
     linger_ns: u64,
 }
 
-impl Action for Half {
-    fn handle(&self, irq: Irq) -> IrqReturn {
+impl Half {
+    fn check(&self, irq: Irq) {
         if self.lodger.gone.load(Relaxed) {
             let what = if self.is_thread { "the thread of a handler" } else { "a handler" };
             violate(CHECKER, format!("{what} of line {irq} runs, and its free has returned"));
         }
+    }
+}
+
+impl Action for Half {
+    fn handle(&self, irq: Irq) -> IrqReturn {
+        self.check(irq);
         SimHal.delay_ns(self.linger_ns);
-        if !self.is_thread {
+        self.check(irq);
+        if !self.is_thread && !self.is_alone {
             return IrqReturn::WakeThread;
         }
         self.lodger.runs.fetch_add(1, Relaxed);
@@ -61,12 +70,13 @@ pub(super) fn share(stack: &Arc<GicStack>, turns: u32, cpu: u32, ns: u64) {
     let Ok(line) = core.alloc_line(stack.system.arm.domain(), &request, stack.system.arm.flow()) else { return };
     marks::allocated(line);
     stack.check("trigger of a shared line", core.set_type(line, Trigger::EdgeRising));
+    let has_threads = !ns.is_multiple_of(3);
     let left = Arc::new(AtomicU32::new(2));
     for number in 0..2 {
         let affinity = Affinity::Cpu(CpuId((cpu + number) % stack.system.cpus));
         let (stack, left, waiter) = (stack.clone(), left.clone(), SimHal.current_thread());
         let body = move || {
-            (0..turns).for_each(|turn| lodge(&stack, line, ns / u64::from(1 + number + turn % 2)));
+            (0..turns).for_each(|turn| lodge(&stack, line, ns / u64::from(1 + number + turn % 2), has_threads));
             left.fetch_sub(1, Relaxed);
             SimHal.wake(waiter);
         };
@@ -86,14 +96,21 @@ pub(super) fn share(stack: &Arc<GicStack>, turns: u32, cpu: u32, ns: u64) {
 }
 
 /// Comes, is interrupted, stays, and leaves with an interrupt under way.
-fn lodge(stack: &GicStack, line: Irq, ns: u64) {
+fn lodge(stack: &GicStack, line: Irq, ns: u64, has_thread: bool) {
     let core = &stack.system.core;
     let lodger = Arc::new(Lodger::default());
     let linger_ns = ns / 2;
-    let half = |is_thread| -> Arc<dyn Action> { Arc::new(Half { lodger: lodger.clone(), is_thread, linger_ns }) };
+    let half = |is_thread| -> Arc<dyn Action> {
+        Arc::new(Half { lodger: lodger.clone(), is_thread, is_alone: !has_thread, linger_ns })
+    };
     let (primary, thread) = (half(false), half(true));
-    let flags = RequestFlags { shared: true, oneshot: true, ..RequestFlags::default() };
-    match core.request_threaded(line, "lodger", flags, Some(primary.clone()), thread) {
+    let flags = RequestFlags { shared: true, oneshot: has_thread, ..RequestFlags::default() };
+    let requested = if has_thread {
+        core.request_threaded(line, "lodger", flags, Some(primary.clone()), thread)
+    } else {
+        core.request(line, "lodger", flags, primary.clone())
+    };
+    match requested {
         Ok(()) => {}
         Err(error) => return stack.check("request of a shared line", Err(error)),
     }

@@ -4,7 +4,7 @@
 use super::work::Source;
 use crate::mark::Mark;
 use crate::verdict::violate;
-use drivers::rdma::{Completion, CompletionQueue, CqUser, PostReceive, PostSend, QueuePair};
+use drivers::rdma::{Completion, CompletionQueue, CqUser, PostReceive, PostSend, QueuePair, Refusal};
 use hal::{Dma as _, Hal as _, Lock, Regs as _, Word as _, Work};
 use irq::moderation::Setting;
 use machine::{Regs, SimHal};
@@ -210,6 +210,20 @@ impl Source for End {
 
     fn poll_direct(&self, most: u32) -> u32 {
         self.queue().poll_direct(most)
+    }
+
+    /// All receives are posted; the sends that are posted now are never rung.
+    fn fill(&self) {
+        let (pair, local) = (&self.connected().pair, self.sends.device_address());
+        let send = || pair.post_send(&PostSend { id: 0, local, bytes: MESSAGE_BYTES, remote: None, signalled: true });
+        let receive = pair.post_receive(&PostReceive { id: 0, local, bytes: MESSAGE_BYTES });
+        let sends = (0..=ENTRIES).take_while(|_| send().is_ok()).count();
+        if (receive, send(), sends) != (Err(Refusal::Full(ENTRIES)), Err(Refusal::Full(ENTRIES)), ENTRIES as usize) {
+            violate(
+                "fullness",
+                format!("queue pair of {ENTRIES}: one more receive gives {receive:?}, {sends} sends are taken"),
+            );
+        }
     }
 
     fn setting(&self) -> Setting {

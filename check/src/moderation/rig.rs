@@ -317,6 +317,7 @@ impl Rig for ModerationRig {
             rest::check(&stack.system.core);
             beliefs::check(&stack.system, Promises::Kept, true);
             stack.lines.iter().for_each(|&line| acks::claim(&stack.system.core, line));
+            stack.consumers.iter().for_each(|consumer| consumer.source.fill());
             for consumer in &stack.consumers {
                 let Some(tuned) = &consumer.tuned else { continue };
                 let (told, done) = (tuned.watched.told(), consumer.source.completed());

@@ -18,6 +18,8 @@ pub(super) trait Source: Send + Sync {
     fn poll_direct(&self, most: u32) -> u32;
     /// The moderation that its device has now.
     fn setting(&self) -> Setting;
+    /// At rest and for good: whatever it can give to its device is refused once the device has as much as it can take.
+    fn fill(&self) {}
     /// Its state, for people.
     fn describe(&self) -> String;
 }

@@ -70,7 +70,7 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         ["move", "move-back", "fire"],
         ["move", "move-back", "offline"],
     ];
-    let others = [threads(own, &operations), ringing(&machine, &operations)];
+    let others = [threads(own, &operations), ringing(&machine, &operations), aborts(&machine)];
     let pc = Bench { before: before.into(), operations, triples, ..Bench::new("pc", &machine) };
     [pc].into_iter().chain(others).collect()
 }
@@ -82,6 +82,16 @@ fn ringing(machine: &[&'static str], operations: &[(&'static str, PcStep)]) -> B
     let operations = operations.iter().filter(|(name, _)| chosen.contains(name)).cloned().collect();
     let before = vec![PcStep::Move { line: RING, cpus: CPU_1 }, PcStep::Ring { count: 150, period_ns: 700 }];
     Bench { before, operations, pairs: Some(Vec::new()), ..Bench::new("ringing", machine) }
+}
+
+/// The same, with commands under way when they are aborted, and a last load that needs every id: for faults alone.
+fn aborts(machine: &[&'static str]) -> Bench<PcStep> {
+    let machine: Vec<_> = machine.iter().copied().chain(["read_us=20,full=1"]).collect();
+    let abort = |age_ns| PcStep::Abort { queue: 0, age_ns };
+    // An even age is that of a timeout beside which others work.
+    let operations = vec![("abort", abort(501)), ("abort-beside", abort(500)), ("abort-again", abort(301))];
+    let before = vec![PcStep::Burst { queue: 0, count: 24, depth: 8 }];
+    Bench { before, operations, pairs: Some(Vec::new()), ..Bench::new("aborts", &machine) }
 }
 
 /// The same with handlers in threads, which hold their lines back: what concerns the level line and the ringing device's.

@@ -180,6 +180,11 @@ impl PcFault {
         }
     }
 
+    /// An Abort without an answer, or one that is refused, may keep an id for ever: only a queue that is full shows it.
+    pub(super) fn may_keep_ids(&self) -> bool {
+        matches!(self, Self::AbortsUnanswered { .. } | Self::AdminFails { .. })
+    }
+
     /// Old messages may come: a silent drive takes up the new message of its vector only later.
     pub(super) fn is_stale(&self) -> bool {
         matches!(self, Self::Tampered { act: Tampering::Stale, .. } | Self::Silent { .. })

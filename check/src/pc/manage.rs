@@ -7,7 +7,7 @@ use super::load::disrupt;
 use super::poster;
 use super::removal;
 use super::stack::PcStack;
-use super::step::PcStep;
+use super::step::{LEVEL_LINE, PcStep};
 use super::timers;
 use crate::checkers::queues;
 use crate::checkers::truth::marks;
@@ -27,9 +27,6 @@ use systems::pc::RESCHEDULE;
 
 /// The vector that a guest gives a lent line.
 const GUEST_VECTOR: Vector = Vector(0x66);
-
-/// The number of the level line among those that steps name.
-const LEVEL_LINE: u32 = 1;
 
 /// An interrupt is waited for by so many looks, so far apart.
 const FIRE_LOOKS: u32 = 30;
@@ -79,7 +76,7 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
             function.raise();
             wait_for(|| function.is_idle());
         }
-        PcStep::Chase { moves, ns } => chase(stack, moves, ns),
+        PcStep::Chase { line, moves, ns } => chase(stack, line, moves, ns),
         PcStep::Raise { function } => stack.functions[function as usize % stack.functions.len()].raise(),
         PcStep::Quiet { cpu, ns } => quiet(stack, CpuId(cpu % stack.host.cpus()), ns),
         PcStep::Kick { cpu } => kick(stack, CpuId(cpu % stack.host.cpus())),
@@ -171,11 +168,13 @@ fn wait_for(is_served: impl Fn() -> bool) {
 
 /// Moves that follow each other are put off until an interrupt, so the line often moves while its interrupt is in service, and
 /// masked if its handler is a thread. The old vectors leave the mark of a level at each CPU.
-fn chase(stack: &PcStack, moves: u32, ns: u64) {
+fn chase(stack: &PcStack, line: u32, moves: u32, ns: u64) {
     for turn in 0..moves {
-        stack.functions[turn as usize % stack.functions.len()].raise();
+        if line == LEVEL_LINE {
+            stack.functions[turn as usize % stack.functions.len()].raise();
+        }
         SimHal.delay_ns(ns);
-        move_line(stack, LEVEL_LINE, 1 << (turn % stack.host.cpus()));
+        move_line(stack, line, 1 << (turn % stack.host.cpus()));
     }
 }
 
@@ -334,6 +333,8 @@ fn abort_old(stack: &PcStack, slot: &Slot, age_ns: u64, is_alone: bool) {
         Err(NvmeError::Stopped | NvmeError::Lost(..) | NvmeError::Gone) if !is_alone => {
             stack.saw("command: its Abort met a reset")
         }
+        // A drive that refuses an Abort goes on with the command, and with all others.
+        Err(NvmeError::Command(..)) if stack.promises.faulty => stack.saw("command: its Abort was refused"),
         Err(error) => stack.fails("an Abort", drive, &error),
     }
 }

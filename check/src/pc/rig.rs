@@ -203,7 +203,9 @@ impl Rig for PcRig {
         let host = self.hardware.bring_up();
         let models: Vec<_> = self.drives.iter().map(|site| site.drive).collect();
         let (delivery, poster, seed) = (self.delivery, self.poster, self.seed);
-        let Shape { queues, managed, mix, calls, timers: has_timers, tuned, .. } = self.shape;
+        let Shape { queues, managed, mix, calls, timers: has_timers, tuned, linger_ns, .. } = self.shape;
+        let ringer = self.hardware.models.ringer;
+        let sent = self.hardware.machine.with_model(ringer, |ringer: &mut Ringer| ringer.sent()).expect("the ringer");
         let (accelerator, threaded) =
             (self.accelerator.zip(self.shape.accelerator.clone()), self.hardware.has_threads());
         let promises = Promises::under(&self.faults, delivery);
@@ -220,6 +222,7 @@ impl Rig for PcRig {
                 (queues, managed),
                 promises,
                 (seed, mix, calls),
+                (sent, linger_ns),
                 (numbers, accelerator, timers, poster),
             );
             *stack.tunings.lock().expect("one host thread") = tuned.then(|| Tunings::begin(&stack));
@@ -379,8 +382,7 @@ impl Rig for PcRig {
     fn prove(&mut self) {
         let absent = if self.up().promises.stale { 0 } else { self.shape.absent };
         let Shape { gone, full, .. } = self.shape;
-        // An Abort without an answer may keep an id for ever: only a queue that is full shows it.
-        let full = full || self.faults.iter().any(|fault| matches!(fault, PcFault::AbortsUnanswered { .. }));
+        let full = full || self.faults.iter().any(PcFault::may_keep_ids);
         self.boot(move |stack| audit::prove(stack, absent, gone, full));
     }
 
@@ -439,6 +441,7 @@ fn bring_up(
     (queues, managed): (u16, bool),
     promises: Promises,
     (seed, mix, calls): (u64, Mix, bool),
+    (sent, linger_ns): (Arc<AtomicU64>, u64),
     (numbers, accelerator, timers, poster): (AtomicU64, Option<Accelerator>, Option<Timers>, Option<Poster>),
 ) -> Arc<PcStack> {
     let cpus = CpuSet::first(host.cpus());
@@ -453,7 +456,7 @@ fn bring_up(
             slots.push(Slot::new(drive, vector, share, load));
         }
     }
-    let rings = Arc::new(Rings::new(host.ringer, false));
+    let rings = Arc::new(Rings::new(host.ringer, sent, linger_ns));
     let ring_line = host.ringer_line();
     host.core().request(ring_line, "rings", RequestFlags::default(), rings.clone()).expect("a new line");
     let pin_line = host.pin_line();

@@ -38,6 +38,8 @@ pub(super) struct Shape {
     pub(super) poster: bool,
     /// The drives' queues report to a tuning.
     pub(super) tuned: bool,
+    /// How long the handler of the ringing device goes on after it has begun.
+    pub(super) linger_ns: u64,
     /// Users call other CPUs, and completions those that submitted.
     pub(super) calls: bool,
 }
@@ -63,6 +65,8 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let (users, carried, habit) = draw_load(knobs, comparable.then_some(drives * u32::from(queues)));
     let mix = draw_mix(knobs);
     let full = knobs.chance("full", 30);
+    let linger = |draw: &mut Draw| if draw.percent(40) { 0 } else { draw.time_ns(200, 4_000) };
+    let linger_ns = knobs.number_with("linger_ns", 0..=4_000, 0, linger);
     let lines_max = if leaks { 2000 } else { 64 };
     let count_lines = (knobs.chance("count_numbers", 20) && !leaks).then_some(lines_max as usize);
     let accelerator = accelerator::Plan::draw(knobs, seed, !comparable);
@@ -109,6 +113,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         timers,
         poster,
         tuned,
+        linger_ns,
         calls,
     };
     (config, shape, drives)

@@ -4,9 +4,11 @@ use crate::checkers::truth::marks::answered;
 use crate::mark::Mark;
 use crate::server::ringer::RingerPort;
 use crate::server::wire::WirePort;
+use hal::Hal as _;
 use irq::{Action, Irq, IrqReturn};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use machine::SimHal;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// Commands of sources have numbers of their own, above every queue's.
 const RING: u64 = 1 << 60;
@@ -42,36 +44,42 @@ impl Waiting {
     }
 }
 
-/// The ringing device: after it was told to ring, its handler must run at least once.
+/// The ringing device: behind each of its messages its handler must begin once more.
 pub(super) struct Rings {
     port: RingerPort,
     waiting: Mutex<Waiting>,
+    /// The messages that the device has sent, and as many of them as there were when the handler last began.
+    sent: Arc<AtomicU64>,
+    seen: AtomicU64,
+    /// How long the handler goes on after it has begun.
+    linger_ns: u64,
     /// No handler knows the interrupt.
     pub(super) deaf: AtomicBool,
-    /// Messages may be lost, so no handler is promised.
-    pub(super) lossy: bool,
 }
 
 impl Rings {
-    pub(super) fn new(port: RingerPort, lossy: bool) -> Self {
-        Self { port, waiting: Mutex::default(), deaf: AtomicBool::new(false), lossy }
+    pub(super) fn new(port: RingerPort, sent: Arc<AtomicU64>, linger_ns: u64) -> Self {
+        let (seen, deaf) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { port, waiting: Mutex::default(), sent, seen, linger_ns, deaf }
     }
 
     pub(super) fn ring(&self, count: u64, period_ns: u64) {
-        if !self.lossy {
-            Waiting::ask(&self.waiting, RING);
-        }
+        Waiting::ask(&self.waiting, RING);
         self.port.ring(count, period_ns);
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        Waiting::is_empty(&self.waiting)
+        Waiting::is_empty(&self.waiting) && self.sent.load(Relaxed) == self.seen.load(Relaxed)
     }
 }
 
 impl Action for Rings {
     fn handle(&self, line: Irq) -> IrqReturn {
+        self.seen.store(self.sent.load(Relaxed), Relaxed);
         Waiting::serve(&self.waiting);
+        if self.linger_ns > 0 {
+            SimHal.delay_ns(self.linger_ns);
+        }
         let answer = if self.deaf.load(Relaxed) { IrqReturn::None } else { IrqReturn::Handled };
         answered(line, answer, false);
         answer

@@ -7,6 +7,9 @@ use super::timers::TimerStep;
 use crate::draw::Draw;
 use std::fmt;
 
+/// The number of the level line among those that steps name.
+pub(super) const LEVEL_LINE: u32 = 1;
+
 /// A step. Numbers of lines, queues, drives and CPUs count modulo their number, so a smaller machine has the same
 /// history.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,8 +52,9 @@ pub enum PcStep {
     FirePin { function: u32 },
     /// A function on the level line wants service.
     Raise { function: u32 },
-    /// The level line wants service that many times, and moves from CPU to CPU meanwhile, a while behind each.
-    Chase { moves: u32, ns: u64 },
+    /// A line moves from CPU to CPU that many times, a while behind each. The level line wants service each time; the others have
+    /// what their devices do.
+    Chase { line: u32, moves: u32, ns: u64 },
     /// A CPU goes without its tick.
     Quiet { cpu: u32, ns: u64 },
     /// A CPU is asked to look at its run queue.
@@ -114,7 +118,10 @@ impl PcStep {
             0..60 => Self::Accelerator(AcceleratorStep::draw(draw)),
             60..85 => Self::Timer(TimerStep::draw(draw)),
             85..95 => Self::Poster(PosterStep::draw(draw)),
-            _ => Self::Chase { moves: draw.time_ns(2, 24) as u32, ns: draw.time_ns(20, 20_000) },
+            _ => {
+                let (moves, ns) = (draw.time_ns(2, 24) as u32, draw.time_ns(20, 20_000));
+                Self::Chase { line: if draw.percent(50) { LEVEL_LINE } else { draw.below(64) as u32 }, moves, ns }
+            }
         }
     }
 }
@@ -156,9 +163,10 @@ impl fmt::Display for PcStep {
                 write!(f, "function {function} raises the level line, and waits for the handler")
             }
             Self::Fire => write!(f, "ring once, and wait for the handler"),
-            Self::Chase { moves, ns } => {
+            Self::Chase { line: LEVEL_LINE, moves, ns } => {
                 write!(f, "raise the level line and move it on {ns} ns later, {moves} times")
             }
+            Self::Chase { line, moves, ns } => write!(f, "move line {line} on every {ns} ns, {moves} times"),
             Self::Raise { function } => write!(f, "function {function} raises the level line"),
             Self::Accelerator(step) => step.fmt(f),
             Self::Timer(step) => step.fmt(f),

@@ -7,6 +7,8 @@ use machine::Regs;
 use machine::model::{Model, ModelId, Upstream};
 use machine::time::Ps;
 use machine::world::World;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const ADDRESS: u32 = 0x00;
 const DATA: u32 = 0x08;
@@ -27,13 +29,28 @@ pub struct Ringer {
     count: u64,
     /// Counts programs, so that an event of an old program has no effect.
     program: u64,
-    sent: u64,
+    sent: Arc<AtomicU64>,
 }
 
 impl Ringer {
     /// A silent one.
     pub fn new(iommu: ModelId, requester: u16) -> Self {
-        Self { iommu, requester, address: 0, data: 0, masked: true, period: Ps(0), count: 0, program: 0, sent: 0 }
+        Self {
+            iommu,
+            requester,
+            address: 0,
+            data: 0,
+            masked: true,
+            period: Ps(0),
+            count: 0,
+            program: 0,
+            sent: Arc::default(),
+        }
+    }
+
+    /// Counts the messages that it sends.
+    pub fn sent(&self) -> Arc<AtomicU64> {
+        self.sent.clone()
     }
 }
 
@@ -47,7 +64,7 @@ impl Model for Ringer {
         }
         if !self.masked {
             self.count -= 1;
-            self.sent += 1;
+            self.sent.fetch_add(1, Relaxed);
             let (requester, address, data) = (self.requester, self.address, self.data);
             world.upstream(self.iommu, Upstream::Message { requester, address, data });
         }
@@ -56,7 +73,7 @@ impl Model for Ringer {
     fn read(&mut self, _: &mut World<'_>, _region: u8, offset: u32, _width: u8) -> u64 {
         match offset {
             MASK => self.masked.into(),
-            _ => self.sent,
+            _ => self.sent.load(Relaxed),
         }
     }
     fn write(&mut self, world: &mut World<'_>, _region: u8, offset: u32, _width: u8, value: u64) {
@@ -73,7 +90,7 @@ impl Model for Ringer {
         }
     }
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        vec![("sent", self.sent)]
+        vec![("sent", self.sent.load(Relaxed))]
     }
     fn as_any(&mut self) -> &mut dyn core::any::Any {
         self
