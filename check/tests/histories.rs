@@ -296,6 +296,16 @@ fn two_looks_are_too_few() {
     passes("pc-remapped", &Recipe { set, keep: Some([8, 13, 25, 31].into()), ..Recipe::of(0x1273_6cc1_6b65) });
 }
 
+/// A driver came for a wire while its CPU served another line, which is preferred, for 5 ms.
+#[test]
+fn an_adopted_wire_waits_for_a_line_that_is_preferred() {
+    let set = knobs(
+        "affinity_shift=0 cpus=2 eoimode=0 guarded=0 levels=0 load=1290 messages_by=none oneshot=0 pins=0 pseudo_nmi=0 \
+         span_us=50 steps=400",
+    );
+    passes("gicv3", &Recipe { set, keep: Some([8].into()), ..Recipe::of(0x2e1d_d2de_2383) });
+}
+
 /// How often these histories of a scenario saw a transition. All of them must pass.
 fn saw(name: &str, set: &str, transition: &str) -> u64 {
     let scenario = scenarios::all().iter().find(|scenario| scenario.name() == name).expect("a scenario");

@@ -106,7 +106,7 @@ impl Tunings {
         let Some(tuned) = self.0.iter().find(|tuned| Arc::ptr_eq(&tuned.drive, drive)) else { return };
         let Setting { delay_us, completions } = COALESCING_LEVELS[tuned.level];
         let (wanted, held) =
-            (delay_us / 100 << 8 | (completions - 1), inspect(model, |drive: &Nvme, _| drive.coalescing()));
+            (((delay_us / 100) << 8) | (completions - 1), inspect(model, |drive: &Nvme, _| drive.coalescing()));
         if held.is_some_and(|held| held != wanted) {
             violate(
                 "tuning",
