@@ -19,10 +19,13 @@ const LOOK_NS: u64 = 2_000;
 const LOOKED_NS: u64 = 1_000_000;
 
 /// How long after the core's first deadline a CPU's timer may interrupt it: all delays between the look at the clock and the
-/// timer's last register. Of stalls there may be more than one.
+/// timer's last register. Of stalls there may be more than one, and a register write waits for those before it.
 pub(crate) fn alarm_ns_max(unrest: Option<&Unrest>) -> u64 {
-    let stall = unrest.map(|unrest| unrest.chances[Kind::Stall as usize]).filter(|stall| stall.per_mille > 0);
-    20_000 + 3 * stall.map_or(0, |stall| stall.longest.as_ns())
+    let longest_ns = |kind: Kind| {
+        let chance = unrest.map(|unrest| unrest.chances[kind as usize]).filter(|chance| chance.per_mille > 0);
+        chance.map_or(0, |chance| chance.longest.as_ns())
+    };
+    20_000 + 3 * longest_ns(Kind::Stall) + 2 * longest_ns(Kind::FarWrite)
 }
 
 /// Judges the timers of CPUs: each comes by the core's first deadline there, within `late_ns_max`. `looks_ns` says when a CPU's timer

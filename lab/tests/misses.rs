@@ -24,7 +24,8 @@ fn a_server_that_does_not_fit_is_named_by_import_run_and_advise() {
     let folder = folder.path();
     std::fs::write(folder.join("fio.json"), FIO).unwrap();
     std::fs::write(folder.join("a.fio"), JOB).unwrap();
-    let import = campanile(folder, &["import", "--fio-json", "fio.json", "--job", "a.fio", "--out", "mine"]);
+    let arguments = ["import", "--fio-json", "fio.json", "--job", "a.fio", "--out", "mine", "--json", "import.json"];
+    let import = campanile(folder, &arguments);
     let [text, error] = texts(&import);
     assert!(import.status.success(), "{error}");
     let said =
@@ -37,9 +38,7 @@ fn a_server_that_does_not_fit_is_named_by_import_run_and_advise() {
     }
     let percent = |line: &str| -> f64 { line.split_whitespace().nth(1).unwrap().parse().unwrap() };
     assert!(percent(lines[0]).abs() >= percent(lines[1]).abs(), "the worst stands first: {lines:?}");
-    let json =
-        campanile(folder, &["import", "--fio-json", "fio.json", "--job", "a.fio", "--out", "mine", "--json", "-"]);
-    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(folder.join("import.json")).unwrap()).unwrap();
     assert_eq!(json["misses"].as_array().map(Vec::len), Some(2), "{json}");
 
     let misses = "mine misses measurements that it was fitted to by more than their noise: fio/";

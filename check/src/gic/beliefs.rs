@@ -49,6 +49,12 @@ pub(crate) fn check(system: &ArmHarness, promises: Promises, at_rest: bool) {
     check_alarms(&system.core, system.cpus, system.alarm_ns_max, |cpu| looks_ns(system, cpu));
 }
 
+/// A manager's step is done. A directed schedule is about the step, not about the look at every line.
+pub(crate) fn check_step(system: &ArmHarness, promises: Promises) {
+    machine::end_agent();
+    check(system, promises, false);
+}
+
 /// An operation has just returned: what it promised holds.
 pub(super) fn check_promises(system: &ArmHarness, promises: Promises) {
     glance(promises, |now| {

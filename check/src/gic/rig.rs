@@ -252,9 +252,7 @@ impl Rig for GicRig {
 
     fn apply(stack: &Arc<GicStack>, step: &GicStep) {
         manage::apply(stack, step);
-        // A directed schedule is about the step, not about the look at every line.
-        machine::end_agent();
-        beliefs::check(&stack.system, stack.promises(), false);
+        beliefs::check_step(&stack.system, stack.promises());
     }
 
     fn inject(&mut self, fault: &GicFault) {

@@ -264,9 +264,7 @@ impl Rig for ModerationRig {
 
     fn apply(stack: &Arc<ModerationStack>, step: &ModerationStep) {
         manage::apply(stack, step);
-        // A directed schedule is about the step, not about the look at every line.
-        machine::end_agent();
-        beliefs::check(&stack.system, Promises::Kept, false);
+        beliefs::check_step(&stack.system, Promises::Kept);
     }
 
     fn inject(&mut self, fault: &ModerationFault) {

@@ -221,8 +221,7 @@ impl Rig for PcRig {
                 &models,
                 (queues, managed),
                 promises,
-                (seed, mix, calls),
-                (sent, linger_ns),
+                (seed, mix, calls, (sent, linger_ns)),
                 (numbers, accelerator, timers, poster),
             );
             *stack.tunings.lock().expect("one host thread") = tuned.then(|| Tunings::begin(&stack));
@@ -440,8 +439,7 @@ fn bring_up(
     models: &[ModelId],
     (queues, managed): (u16, bool),
     promises: Promises,
-    (seed, mix, calls): (u64, Mix, bool),
-    (sent, linger_ns): (Arc<AtomicU64>, u64),
+    (seed, mix, calls, (sent, linger_ns)): (u64, Mix, bool, (Arc<AtomicU64>, u64)),
     (numbers, accelerator, timers, poster): (AtomicU64, Option<Accelerator>, Option<Timers>, Option<Poster>),
 ) -> Arc<PcStack> {
     let cpus = CpuSet::first(host.cpus());

@@ -65,14 +65,11 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let (users, carried, habit) = draw_load(knobs, comparable.then_some(drives * u32::from(queues)));
     let mix = draw_mix(knobs);
     let full = knobs.chance("full", 30);
-    let linger = |draw: &mut Draw| if draw.percent(40) { 0 } else { draw.time_ns(200, 4_000) };
-    let linger_ns = knobs.number_with("linger_ns", 0..=4_000, 0, linger);
     let lines_max = if leaks { 2000 } else { 64 };
     let count_lines = (knobs.chance("count_numbers", 20) && !leaks).then_some(lines_max as usize);
     let accelerator = accelerator::Plan::draw(knobs, seed, !comparable);
     let [timers, poster, tuned, calls] = draw_users(knobs, delivery).map(|is_wanted| is_wanted && !comparable);
-    let unrest = base.unrest.clone();
-    let machine = draw_machine(knobs, MachineConfig { costs, ..base });
+    let machine = draw_machine(knobs, MachineConfig { costs, ..base.clone() });
     // A notification that ends early sends itself another one, which takes x2APIC mode.
     let notification_limit_ns = drawn_limit_ns.filter(|_| machine.interrupts != Interrupts::XApic);
     let config = Config {
@@ -90,7 +87,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         devices_post: poster,
         cache_places: draw_places(knobs),
         old_ioapic: delivery == Path::Plain && knobs.chance("old_ioapic", 40),
-        unrest,
+        unrest: base.unrest,
         lines_max,
         machine,
         ..Config::default()
@@ -113,7 +110,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         timers,
         poster,
         tuned,
-        linger_ns,
+        linger_ns: draw_linger(knobs),
         calls,
     };
     (config, shape, drives)
@@ -182,6 +179,11 @@ fn draw_mix(knobs: &mut Knobs) -> Mix {
         changes_percent: knobs.number_with("changes_percent", 0..=100, 0, changes),
         blocks_max: knobs.number_with("blocks", 1..=EXTENT_BLOCKS.into(), 1, blocks) as u32,
     }
+}
+
+/// How long a handler goes on after it has looked.
+fn draw_linger(knobs: &mut Knobs) -> u64 {
+    knobs.number_with("linger_ns", 0..=4_000, 0, |draw| if draw.percent(40) { 0 } else { draw.time_ns(200, 4_000) })
 }
 
 /// How long a posted notification may begin handlers.

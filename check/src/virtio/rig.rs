@@ -6,9 +6,8 @@ use super::load::{Load, QUEUES_MAX};
 use super::stack::{BIND_GAP_NS, BINDS_MAX, Bus, Place, Tick, VirtioStack, Which, policy};
 use super::step::{VirtioFault, VirtioStep};
 use super::{manage, platform};
-use crate::checkers::beliefs::Promises;
 use crate::checkers::truth::marks::{self, Known};
-use crate::checkers::{self, Checker};
+use crate::checkers::{self, Checker, beliefs::Promises};
 use crate::coverage::Coverage;
 use crate::draw::Knobs;
 use crate::fullness::check_lines;
@@ -358,9 +357,7 @@ impl Rig for VirtioRig {
 
     fn apply(stack: &Arc<VirtioStack>, step: &VirtioStep) {
         manage::apply(stack, step);
-        // A directed schedule is about the step, not about the look at every line.
-        machine::end_agent();
-        beliefs::check(&stack.system, Promises::Kept, false);
+        beliefs::check_step(&stack.system, Promises::Kept);
     }
 
     fn inject(&mut self, fault: &VirtioFault) {

@@ -1,16 +1,19 @@
 //! What was predicted and advised for one blind server, beside the truth.
 
-use super::{Random, archive, base, measured, run_of, secrets};
+use crate::blind::{JOBS, Random, job, measured, printed, run_of};
 use crate::common::mean;
-use import::archive::Contents;
+use import::archive::{Contents, Files};
 use lab::advise::needs::Stated;
 use lab::advise::rank::LEAST_THROUGHPUT;
 use lab::advise::{self, Advice, Criterion, Question};
+use lab::input::Place;
 use lab::interrupt::StopFlag;
 use lab::outcome::Summary;
+use lab::platform::{Platform, Unit};
 use lab::scenario::Request;
 use lab::server::fit;
 use lab::server::gather::Server;
+use lab::setting::Setting;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
@@ -23,6 +26,16 @@ pub(crate) const OTHERS: [(&str, usize, &str); 4] = [
     ("two-drives", 2, "bs=4k\niodepth=8\nnumjobs=4\ncpus_allowed=0-7\ncpus_allowed_policy=split"),
     ("shallow", 4, "bs=4k\niodepth=2\nnumjobs=1\ncpus_allowed=0-3\ncpus_allowed_policy=split"),
 ];
+
+/// A constant of emr's that is drawn beside all times and rates.
+const DRAWN_TOO: &str = "drive.gen5.slots";
+
+/// The platform whose constants are drawn: emr, with a `fetch` that limits some drives. Its own, 100 ns, never does.
+fn base() -> Platform {
+    let mut base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
+    base.drives[0].1.fetch.value = 400.0;
+    base
+}
 
 /// What one job gave.
 pub(crate) struct Judged {
@@ -193,4 +206,57 @@ fn judge(folder: &Path, of: (&str, usize, &str), secrets: &[String], mine: &str)
             shown(&ours)
         ),
     }
+}
+
+/// Every time and rate of `base`, from a third to three times what it is.
+fn secrets(base: &Platform, random: &mut Random) -> Vec<String> {
+    let mut secrets = Vec::new();
+    let mut media_mean = f64::INFINITY;
+    for (key, spec, constant) in base.constants() {
+        let is_drawn = matches!(spec.unit, Unit::Time | Unit::ByteRate) || key == DRAWN_TOO;
+        if !is_drawn || constant.value == 0.0 {
+            continue;
+        }
+        let drawn = (constant.value * 3f64.powf(2.0 * random.next() - 1.0)).clamp(spec.min, spec.max);
+        let value = match &key[..] {
+            DRAWN_TOO => drawn.round(),
+            // The smallest time is not above the mean.
+            "drive.gen5.media_floor" => drawn.min(media_mean),
+            _ => drawn,
+        };
+        if key == "drive.gen5.media_mean" {
+            media_mean = value;
+        }
+        secrets.push(format!("{key}={}", spec.unit.format(value)));
+    }
+    secrets
+}
+
+/// The server's archive, and what of it is missing: each job with a chance of one in six, CPU times, interrupts and the list
+/// of CPUs with one in four. Two jobs are always there.
+fn archive(folder: &Path, secrets: &[String], random: &mut Random) -> (Files, Vec<String>) {
+    let (mut files, mut missing) = (Files::new(), Vec::new());
+    let mut may_miss = JOBS.len() - 2;
+    for of in JOBS {
+        if random.next() < 1.0 / 6.0 && may_miss > 0 {
+            missing.push(of.0.to_owned());
+            may_miss -= 1;
+            continue;
+        }
+        let is_there = ["stat", "interrupts"].map(|file| (file, random.next() >= 0.25));
+        let lost = |name: &str| is_there.iter().any(|(file, is_there)| name.ends_with(file) && !is_there);
+        missing.extend(is_there.iter().filter(|(_, is)| !is).map(|(file, _)| format!("{}/{file}", of.0)));
+        for (file, text) in printed(&measured(folder, of, secrets), random) {
+            let text = if file == "job.fio" { job(of) } else { text };
+            if !lost(file) {
+                files.insert(format!("points/{}/{file}", of.0), text.into_bytes());
+            }
+        }
+    }
+    if random.next() >= 0.25 {
+        files.insert("static/lscpu".into(), b"CPU(s): 32\nSocket(s): 1\n".to_vec());
+    } else {
+        missing.push("lscpu".into());
+    }
+    (files, missing)
 }

@@ -1,28 +1,11 @@
-//! Servers whose constants an import cannot know: the machine itself plays the server, with constants drawn from a third to
-//! three times their own, and prints what fio and the kernel would.
-
-pub(crate) mod judge;
+//! The machine itself plays a server, and prints what fio and the kernel would.
 
 use crate::common::mean;
-use import::archive::Files;
-use lab::input::Place;
 use lab::interrupt::StopFlag;
 use lab::outcome::{CpuTime, Outcome, Summary};
-use lab::platform::{Platform, Unit};
 use lab::run;
 use lab::scenario::Request;
-use lab::setting::Setting;
 use std::path::Path;
-
-/// A constant of emr's that is drawn beside all times and rates.
-const DRAWN_TOO: &str = "drive.gen5.slots";
-
-/// The platform whose constants are drawn: emr, with a `fetch` that limits some drives. Its own, 100 ns, never does.
-pub(crate) fn base() -> Platform {
-    let mut base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
-    base.drives[0].1.fetch.value = 400.0;
-    base
-}
 
 /// Jobs as scripts/measure-server writes them: name, drives, options.
 pub(crate) const JOBS: [(&str, usize, &str); 6] = [
@@ -118,57 +101,4 @@ impl Random {
         z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
     }
-}
-
-/// Every time and rate of `base`, from a third to three times what it is.
-pub(crate) fn secrets(base: &Platform, random: &mut Random) -> Vec<String> {
-    let mut secrets = Vec::new();
-    let mut media_mean = f64::INFINITY;
-    for (key, spec, constant) in base.constants() {
-        let is_drawn = matches!(spec.unit, Unit::Time | Unit::ByteRate) || key == DRAWN_TOO;
-        if !is_drawn || constant.value == 0.0 {
-            continue;
-        }
-        let drawn = (constant.value * 3f64.powf(2.0 * random.next() - 1.0)).clamp(spec.min, spec.max);
-        let value = match &key[..] {
-            DRAWN_TOO => drawn.round(),
-            // The smallest time is not above the mean.
-            "drive.gen5.media_floor" => drawn.min(media_mean),
-            _ => drawn,
-        };
-        if key == "drive.gen5.media_mean" {
-            media_mean = value;
-        }
-        secrets.push(format!("{key}={}", spec.unit.format(value)));
-    }
-    secrets
-}
-
-/// The server's archive, and what of it is missing: each job with a chance of one in six, CPU times, interrupts and the list
-/// of CPUs with one in four. Two jobs are always there.
-pub(crate) fn archive(folder: &Path, secrets: &[String], random: &mut Random) -> (Files, Vec<String>) {
-    let (mut files, mut missing) = (Files::new(), Vec::new());
-    let mut may_miss = JOBS.len() - 2;
-    for of in JOBS {
-        if random.next() < 1.0 / 6.0 && may_miss > 0 {
-            missing.push(of.0.to_owned());
-            may_miss -= 1;
-            continue;
-        }
-        let is_there = ["stat", "interrupts"].map(|file| (file, random.next() >= 0.25));
-        let lost = |name: &str| is_there.iter().any(|(file, is_there)| name.ends_with(file) && !is_there);
-        missing.extend(is_there.iter().filter(|(_, is)| !is).map(|(file, _)| format!("{}/{file}", of.0)));
-        for (file, text) in printed(&measured(folder, of, secrets), random) {
-            let text = if file == "job.fio" { job(of) } else { text };
-            if !lost(file) {
-                files.insert(format!("points/{}/{file}", of.0), text.into_bytes());
-            }
-        }
-    }
-    if random.next() >= 0.25 {
-        files.insert("static/lscpu".into(), b"CPU(s): 32\nSocket(s): 1\n".to_vec());
-    } else {
-        missing.push("lscpu".into());
-    }
-    (files, missing)
 }
