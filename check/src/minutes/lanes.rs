@@ -14,7 +14,8 @@ use std::time::Duration;
 /// Shares of a scenario's time. What the searches of small machines do not need falls to random histories.
 const RANDOM: f64 = 6.0;
 const ORDERS: f64 = 2.0;
-const FAULTS: f64 = 1.0;
+/// This search is through within a second or two, and a minute must see its end.
+const FAULTS: f64 = 4.0;
 /// The share of a family of forms, if there were as many families as scenarios.
 const FORMS: f64 = 1.0;
 
@@ -241,7 +242,8 @@ mod tests {
         let [random, orders, faults] = ["random", "orders", "faults"].map(|search| seconds(&spent, "gicv2", search));
         // Nothing was learned, so random histories count as those that grow.
         assert!((random / orders / (3.0 * RANDOM / ORDERS) - 1.0).abs() < 0.2, "{random} {orders}");
-        assert!(faults > 0.0 && faults < orders, "{spent:?}");
+        // Through, or served by its share.
+        assert!(faults > orders && faults < random, "{spent:?}");
         assert!(spent.iter().any(|spent| spent.search == "forms" && spent.units > 0), "{spent:?}");
         let spent = divide(&mut lanes, 40_000, 10);
         assert!(spent.iter().filter(|spent| spent.search == "faults").all(|spent| spent.complete), "{spent:?}");
