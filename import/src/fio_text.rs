@@ -160,14 +160,14 @@ fn detail(job: &mut FioJob, direction: &mut Option<usize>, line: &str) {
 fn begin(direction: &mut Direction, rest: &str) {
     let of_old = rest.contains("runt=").then(|| without_groups(rest));
     let rest = of_old.as_deref().unwrap_or(rest);
-    direction.iops = value(rest, "IOPS=").or(value(rest, "iops=")).and_then(scaled).unwrap_or(0.0);
+    direction.iops = value(rest, "IOPS=").or(value(rest, "iops=")).as_deref().and_then(scaled).unwrap_or(0.0);
     // Since version 2.99 both are printed, in units of 1024 and 1000; `kb_base` tells which comes first.
     let in_brackets = rest.split_once(" (").and_then(|(_, other)| other.split(')').next());
     // `MiB`, or `Mibit`; `Mbit` is of 1000.
     let is_in_1024 = |other: &&str| (other.contains("iB") || other.contains("ib")) && other.ends_with("/s");
     let in_1024 = in_brackets.filter(is_in_1024);
     let first = value(rest, "BW=").or(value(rest, "bw="));
-    direction.bandwidth_bps = in_1024.or(first).and_then(bytes).unwrap_or(0.0);
+    direction.bandwidth_bps = in_1024.or(first.as_deref()).and_then(bytes).unwrap_or(0.0);
     let runtime = rest.rsplit_once("msec").map(|(before, _)| before.trim_end());
     let digits = runtime.map(|text| text.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
     direction.runtime_ms = digits.and_then(|digits| digits.parse().ok()).unwrap_or(0.0);
@@ -188,7 +188,7 @@ fn latency(direction: &mut Direction, line: &str) {
         });
         direction.percentiles_ns.extend(pairs);
     } else if let Some((name, rest)) = line.split_once('(')
-        && let Some(mean) = value(rest, "avg=").and_then(scaled)
+        && let Some(mean) = value(rest, "avg=").as_deref().and_then(scaled)
     {
         let mean = Some(mean * unit_ns(rest)).filter(|mean| mean.is_finite());
         match name.trim() {
@@ -233,10 +233,16 @@ fn without_groups(line: &str) -> String {
     kept.map(|(_, sign)| sign).collect()
 }
 
-/// The text behind `key`, up to what cannot belong to a number and its unit.
-fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+/// The text behind `key`, up to what cannot belong to a number and its unit. A comma before a digit is a decimal point of another
+/// language: fio has a blank behind the commas between its figures.
+fn value(text: &str, key: &str) -> Option<String> {
     let rest = text.split_once(key)?.1.trim_start();
-    Some(rest.split([',', ' ', '(', ')', ';']).next().unwrap_or_default())
+    let is_point = |at: usize| rest[at + 1..].starts_with(|next: char| next.is_ascii_digit());
+    let own = rest.char_indices().take_while(|&(at, sign)| match sign {
+        ',' => is_point(at),
+        _ => !matches!(sign, ' ' | '(' | ')' | ';'),
+    });
+    Some(own.map(|(_, sign)| if sign == ',' { '.' } else { sign }).collect())
 }
 
 /// `23.5k`
@@ -252,6 +258,7 @@ fn scaled(text: &str) -> Option<f64> {
 
 /// `91.8MiB/s`, or before version 2.99 `91.8MB/s` with the same meaning: fio counts in 1024 unless it is told otherwise.
 pub(crate) fn bytes(text: &str) -> Option<f64> {
+    let text = &text.replace(',', ".");
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let power = text[digits..].chars().next().and_then(|unit| "KMGT".find(unit.to_ascii_uppercase()));
     let power = power.map_or(0, |power| power + 1);
@@ -339,6 +346,14 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
         assert_eq!([option("rw"), option("iodepth"), option("numjobs")], [Some("randrw"), Some("4"), Some("2")]);
         assert_eq!([option("bs"), option("filename")], [Some("4096"), Some("/dev/nvme0n1")]);
         assert_eq!(found.notes.len(), 3);
+    }
+
+    #[test]
+    fn a_decimal_comma_is_a_point() {
+        let points = ["23.5k", "91.8MiB/s (96.3MB/s)", "avg=124.11", "usr=2.60%"];
+        let commas = points.iter().fold(NEW.to_owned(), |text, part| text.replace(part, &part.replace('.', ",")));
+        assert_ne!(commas, NEW);
+        assert_eq!(FioOutput::parse(commas.as_bytes()).unwrap().jobs, FioOutput::parse(NEW.as_bytes()).unwrap().jobs);
     }
 
     #[test]
