@@ -296,6 +296,14 @@ fn two_looks_are_too_few() {
     passes("pc-remapped", &Recipe { set, keep: Some([8, 13, 25, 31].into()), ..Recipe::of(0x1273_6cc1_6b65) });
 }
 
+/// The admin queue took commands before its drive was ready after a reset; one of an Abort was lost, and the reset with it.
+#[test]
+fn an_abort_that_meets_the_start_of_its_drive_is_refused() {
+    let set = knobs("beside=60 fills=0 load=642 removals=8 slice_us=3000 span_us=50 steps=400 strict_storms=0");
+    let keep = Some([3, 5, 8, 17, 20, 22, 26, 27].into());
+    passes("pc-plain", &Recipe { set, keep, ..Recipe::of(0xcd1a_a812_660b) });
+}
+
 /// A driver came for a wire while its CPU served another line, which is preferred, for 5 ms.
 #[test]
 fn an_adopted_wire_waits_for_a_line_that_is_preferred() {

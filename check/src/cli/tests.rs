@@ -23,7 +23,7 @@ fn what_is_wrong_is_named_with_what_would_be_valid() {
     assert!(refused("check --replay 1").contains("needs one --scenario"));
     assert!(refused("check --scenario pc-plain --replay 1 --keep x").contains("numbers of events"));
     assert!(refused("check --scenario pc-plain --replay 1 --set cpus=99").contains("1 to 8"));
-    assert!(refused("check --single-faults its/fire").contains("or a part: edge/level-stuck, "));
+    assert!(refused("check --single-faults its/fire").contains("or a part: aborts/"));
     assert!(refused("check --scenario pc-plain --replay 1 --reseed cpu=1").contains("valid is PART=SEED"));
     assert!(refused("check --scenario pc-plain --replay 1 --at 4").contains("--at 4: valid is NUMBER=NS"));
     assert!(refused("check --without gravity").contains("--without gravity: valid is of "));

@@ -316,12 +316,10 @@ impl<H: Hal> Controller<H> {
 /// Starts a disabled controller with an empty admin queue.
 fn enable<H: Hal>(port: &Port<H>, admin: &Admin<H>) -> Result<(), NvmeError> {
     admin.pair.restart();
+    port.enable(admin.pair.sq_address(), admin.pair.cq_address(), admin.pair.entries)?;
+    // Not before the device is ready (Base 3.5.1): an Abort does not wait for the end of a reset, and its command would be lost.
     admin.pair.open();
-    let enabled = port.enable(admin.pair.sq_address(), admin.pair.cq_address(), admin.pair.entries);
-    if enabled.is_err() {
-        admin.pair.stop();
-    }
-    enabled
+    Ok(())
 }
 
 fn bring_up<H: Hal>(
