@@ -296,7 +296,8 @@ fn two_looks_are_too_few() {
     passes("pc-remapped", &Recipe { set, keep: Some([8, 13, 25, 31].into()), ..Recipe::of(0x1273_6cc1_6b65) });
 }
 
-/// The admin queue took commands before its drive was ready after a reset; one of an Abort was lost, and the reset with it.
+/// The admin queue took commands before its drive was ready after a reset: the doorbell of an Abort was lost, and the Abort, which
+/// waited on the CPU of the reset, held up the command that would have rung again.
 #[test]
 fn an_abort_that_meets_the_start_of_its_drive_is_refused() {
     let set = knobs("beside=60 fills=0 load=642 removals=8 slice_us=3000 span_us=50 steps=400 strict_storms=0");

@@ -317,7 +317,7 @@ impl<H: Hal> Controller<H> {
 fn enable<H: Hal>(port: &Port<H>, admin: &Admin<H>) -> Result<(), NvmeError> {
     admin.pair.restart();
     port.enable(admin.pair.sq_address(), admin.pair.cq_address(), admin.pair.entries)?;
-    // Not before the device is ready (Base 3.5.1): an Abort does not wait for the end of a reset, and its command would be lost.
+    // Not before the device is ready (Base 3.5.1): an Abort does not wait for the end of a reset, and its doorbell would be lost.
     admin.pair.open();
     Ok(())
 }
