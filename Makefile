@@ -64,6 +64,7 @@ miri: setup
 lint: setup
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	cargo clippy --package campanile --test blind_servers --locked -- --deny warnings
 	cargo xtask tidy
 
 clean:

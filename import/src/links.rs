@@ -24,7 +24,7 @@ impl Links {
             _ => return,
         };
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let target = joined(folder, target);
+        let target = format!("/{}", joined(folder, target));
         if self.0.len() < LINKS_MAX {
             self.0.insert(path, target);
         }
@@ -80,8 +80,8 @@ pub fn is_link(device: &str) -> bool {
     device.starts_with("/dev/disk/by-") || device.starts_with("/dev/mapper/")
 }
 
-/// A path from a folder on.
-fn joined(folder: &str, target: &str) -> String {
+/// What a link of `folder` to `target` points to, from the root on, without `.` and `..`.
+pub(crate) fn joined(folder: &str, target: &str) -> String {
     let whole = if target.starts_with('/') { target.to_owned() } else { format!("{folder}/{target}") };
     let mut parts: Vec<&str> = Vec::new();
     for part in whole.split('/') {
@@ -93,7 +93,7 @@ fn joined(folder: &str, target: &str) -> String {
             part => parts.push(part),
         }
     }
-    format!("/{}", parts.join("/"))
+    parts.join("/")
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The files of a tar archive, whole or cut off.
 
 use crate::archive::{ArchiveError, Contents, Limits, add, bounded, name};
+use crate::links::joined;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tar::EntryType;
 
 /// A folder that GNU tar puts before the name of a sparse file whose map stands in its content (`--format=posix`).
@@ -113,11 +114,11 @@ fn link(
     target: &Path,
 ) -> Result<(), ArchiveError> {
     let (Some(shown), Some(points_to)) = (path.to_str(), target.to_str()) else { return Ok(()) };
-    let whole = match kind {
-        EntryType::Link => target.to_owned(),
-        _ => path.parent().unwrap_or(Path::new("")).join(target),
+    let folder = match kind {
+        EntryType::Link => "",
+        _ => shown.rsplit_once('/').map_or("", |(folder, _)| folder),
     };
-    let whole = without_parents(&whole);
+    let whole = joined(folder, points_to);
     let is_folder = || contents.files.keys().any(|name| name.starts_with(&format!("{whole}/")));
     match contents.files.get(&whole).cloned() {
         Some(bytes) => add(contents, limits, name(path)?, bytes),
@@ -127,21 +128,6 @@ fn link(
             Ok(())
         }
     }
-}
-
-/// The path without its `.` and `..`.
-fn without_parents(path: &Path) -> String {
-    let mut whole = PathBuf::new();
-    for part in path.components() {
-        match part {
-            std::path::Component::ParentDir => {
-                whole.pop();
-            }
-            std::path::Component::Normal(part) => whole.push(part),
-            _ => {}
-        }
-    }
-    whole.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

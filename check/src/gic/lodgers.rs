@@ -32,9 +32,9 @@ struct Lodger {
 /// The half of a lodger that runs in the interrupt, or the other one.
 struct Half {
     lodger: Arc<Lodger>,
-    is_thread: bool,
-    /// It does the work of both.
-    is_alone: bool,
+    /// For people.
+    what: &'static str,
+    answer: IrqReturn,
     /// How long it takes.
     linger_ns: u64,
 }
@@ -42,8 +42,7 @@ struct Half {
 impl Half {
     fn check(&self, irq: Irq) {
         if self.lodger.gone.load(Relaxed) {
-            let what = if self.is_thread { "the thread of a handler" } else { "a handler" };
-            violate(CHECKER, format!("{what} of line {irq} runs, and its free has returned"));
+            violate(CHECKER, format!("{} of line {irq} runs, and its free has returned", self.what));
         }
     }
 }
@@ -53,11 +52,10 @@ impl Action for Half {
         self.check(irq);
         SimHal.delay_ns(self.linger_ns);
         self.check(irq);
-        if !self.is_thread && !self.is_alone {
-            return IrqReturn::WakeThread;
+        if self.answer == IrqReturn::Handled {
+            self.lodger.runs.fetch_add(1, Relaxed);
         }
-        self.lodger.runs.fetch_add(1, Relaxed);
-        IrqReturn::Handled
+        self.answer
     }
 }
 
@@ -100,12 +98,11 @@ fn lodge(stack: &GicStack, line: Irq, ns: u64, has_thread: bool) {
     let core = &stack.system.core;
     let lodger = Arc::new(Lodger::default());
     let linger_ns = ns / 2;
-    let half = |is_thread| -> Arc<dyn Action> {
-        Arc::new(Half { lodger: lodger.clone(), is_thread, is_alone: !has_thread, linger_ns })
-    };
-    let (primary, thread) = (half(false), half(true));
+    let half = |what, answer| -> Arc<dyn Action> { Arc::new(Half { lodger: lodger.clone(), what, answer, linger_ns }) };
+    let primary = half("a handler", if has_thread { IrqReturn::WakeThread } else { IrqReturn::Handled });
     let flags = RequestFlags { shared: true, oneshot: has_thread, ..RequestFlags::default() };
     let requested = if has_thread {
+        let thread = half("the thread of a handler", IrqReturn::Handled);
         core.request_threaded(line, "lodger", flags, Some(primary.clone()), thread)
     } else {
         core.request(line, "lodger", flags, primary.clone())

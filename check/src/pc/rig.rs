@@ -206,6 +206,7 @@ impl Rig for PcRig {
         let Shape { queues, managed, mix, calls, timers: has_timers, tuned, linger_ns, .. } = self.shape;
         let ringer = self.hardware.models.ringer;
         let sent = self.hardware.machine.with_model(ringer, |ringer: &mut Ringer| ringer.sent()).expect("the ringer");
+        let rings = Arc::new(Rings::new(host.ringer, sent, linger_ns));
         let (accelerator, threaded) =
             (self.accelerator.zip(self.shape.accelerator.clone()), self.hardware.has_threads());
         let promises = Promises::under(&self.faults, delivery);
@@ -221,8 +222,8 @@ impl Rig for PcRig {
                 &models,
                 (queues, managed),
                 promises,
-                (seed, mix, calls, (sent, linger_ns)),
-                (numbers, accelerator, timers, poster),
+                (seed, mix, calls),
+                (rings, numbers, accelerator, timers, poster),
             );
             *stack.tunings.lock().expect("one host thread") = tuned.then(|| Tunings::begin(&stack));
             stack
@@ -432,6 +433,9 @@ fn rate(rates: &mut Rates, act: Tampering) -> &mut u32 {
     }
 }
 
+/// What interrupts beside the drives, and the numbers that are given to handlers.
+type Sources = (Arc<Rings>, AtomicU64, Option<Accelerator>, Option<Timers>, Option<Poster>);
+
 /// Brings the drives and the sources up, on the boot thread.
 fn bring_up(
     host: Arc<Host>,
@@ -439,8 +443,8 @@ fn bring_up(
     models: &[ModelId],
     (queues, managed): (u16, bool),
     promises: Promises,
-    (seed, mix, calls, (sent, linger_ns)): (u64, Mix, bool, (Arc<AtomicU64>, u64)),
-    (numbers, accelerator, timers, poster): (AtomicU64, Option<Accelerator>, Option<Timers>, Option<Poster>),
+    (seed, mix, calls): (u64, Mix, bool),
+    (rings, numbers, accelerator, timers, poster): Sources,
 ) -> Arc<PcStack> {
     let cpus = CpuSet::first(host.cpus());
     let bring_up = |(&model, index)| Drive::bring_up(&host, model, index, (queues, managed), promises.impatient);
@@ -454,7 +458,6 @@ fn bring_up(
             slots.push(Slot::new(drive, vector, share, load));
         }
     }
-    let rings = Arc::new(Rings::new(host.ringer, sent, linger_ns));
     let ring_line = host.ringer_line();
     host.core().request(ring_line, "rings", RequestFlags::default(), rings.clone()).expect("a new line");
     let pin_line = host.pin_line();

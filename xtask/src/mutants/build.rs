@@ -53,14 +53,14 @@ pub(crate) fn test(copy: &Copy, suite: &Suite) -> Result<Program, String> {
     let Suite { package, target, loom, .. } = suite;
     let target = if target == "lib" { &["--lib"][..] } else { &["--test", target] };
     let messages = cargo(copy, *loom, &[&["test", "--no-run", "--package", package], target].concat())?;
-    programs(&messages).next().ok_or(format!("{package} has no test program {}", suite.target))
+    test_programs(&messages).next().ok_or(format!("{package} has no test program {}", suite.target))
 }
 
 /// Builds all test programs of `packages`.
 pub(crate) fn tests(copy: &Copy, packages: &[&str]) -> Result<Vec<Program>, String> {
     let mut arguments = vec!["test", "--no-run"];
     arguments.extend(packages.iter().flat_map(|package| ["--package", package]));
-    Ok(programs(&cargo(copy, false, &arguments)?).collect())
+    Ok(test_programs(&cargo(copy, false, &arguments)?).collect())
 }
 
 /// Runs cargo in the copy; returns its messages.
@@ -128,8 +128,17 @@ fn messages(cargo: &mut Command) -> Result<String, String> {
 
 /// The programs that cargo's messages name.
 pub(super) fn programs(messages: &str) -> impl Iterator<Item = Program> {
-    messages.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+    programs_of(messages, |_| true)
+}
+
+/// Those that run tests: cargo builds a package's own programs beside its integration tests.
+fn test_programs(messages: &str) -> impl Iterator<Item = Program> {
+    programs_of(messages, |message| message["profile"]["test"] == true)
+}
+
+fn programs_of(messages: &str, is_meant: fn(&serde_json::Value) -> bool) -> impl Iterator<Item = Program> {
+    messages.lines().filter_map(move |line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok().filter(is_meant)?;
         let manifest = Path::new(message.get("manifest_path")?.as_str()?);
         Some(Program { file: message.get("executable")?.as_str()?.into(), folder: manifest.parent()?.to_owned() })
     })
@@ -152,5 +161,12 @@ mod tests {
         let built: Vec<_> = programs(messages).collect();
         assert_eq!(built.len(), 1);
         assert_eq!(built[0].folder, Path::new("/x/irq"));
+        let beside = concat!(
+            r#"{"manifest_path":"/x/c/Cargo.toml","profile":{"test":false},"executable":"/t/check"}"#,
+            "\n",
+            r#"{"manifest_path":"/x/c/Cargo.toml","profile":{"test":true},"executable":"/t/deps/histories-1"}"#,
+        );
+        let tests: Vec<_> = test_programs(beside).map(|program| program.file).collect();
+        assert_eq!(tests, [Path::new("/t/deps/histories-1")]);
     }
 }
