@@ -106,6 +106,39 @@ fn later_than(ends: &[(Irq, u64)], deadlines: impl Iterator<Item = Option<u64>>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use machine::time::Ps;
+    use machine::{Machine, MachineConfig};
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    /// What lasts of what is found at each look, and the looks.
+    fn lasts(found: impl Fn(u32) -> Vec<u32> + Send + 'static) -> (Option<u32>, u32) {
+        let mut machine = Machine::new(MachineConfig { memory_bytes: 4096, ..MachineConfig::default() });
+        let body = move || {
+            let looks = AtomicU32::new(0);
+            (lasting(10 * LOOK_NS, || found(looks.fetch_add(1, Relaxed))), looks.into_inner())
+        };
+        machine.run_boot(Ps::from_ns(1_000_000), body).expect("it ends")
+    }
+
+    #[test]
+    fn what_lasts_is_there_at_every_look() {
+        assert_eq!(lasts(|_| vec![7]), (Some(7), 12));
+        assert_eq!(lasts(|look| if look < 11 { vec![7] } else { Vec::new() }), (None, 12));
+        assert_eq!(lasts(|look| vec![look % 2]), (None, 2), "they take turns");
+        assert_eq!(lasts(|look| if look == 5 { vec![8] } else { vec![7, 8] }), (Some(8), 12));
+        assert_eq!(lasts(|_| Vec::new()), (None, 1));
+    }
+
+    /// A register write waits for those before it, and of stalls there may be several.
+    #[test]
+    fn a_timer_may_be_late_by_what_is_drawn() {
+        let unrest = Unrest::new(1);
+        let of =
+            |kinds: &[Kind]| alarm_ns_max(Some(&kinds.iter().fold(unrest.clone(), |rest, &kind| rest.without(kind))));
+        assert_eq!(alarm_ns_max(None), of(&[Kind::Stall, Kind::FarWrite]));
+        assert_eq!(of(&[]) - of(&[Kind::Stall]), 3 * unrest.chances[Kind::Stall as usize].longest.as_ns());
+        assert_eq!(of(&[]) - of(&[Kind::FarWrite]), 2 * unrest.chances[Kind::FarWrite as usize].longest.as_ns());
+    }
 
     #[test]
     fn an_end_needs_a_cpu_that_looks_by_then() {
