@@ -60,10 +60,10 @@ targets! {
     parsers::scenario, 2048, "lab/src/scenario";
     parsers::platform, 8192, "lab/src/platform";
     parsers::sweep, 2048, "lab/src/sweep";
-    parsers::import_fio_json, 4096, "import/src/fio_json.rs import/src/fio_terse.rs import/src/fio_text.rs import/src/json.rs";
+    parsers::import_fio_json, 4096, "import/src/fio_json.rs import/src/fio_results.rs import/src/fio_terse.rs import/src/fio_text.rs import/src/json.rs import/src/json_text.rs import/src/python.rs";
     parsers::import_interrupts, 2048, "import/src/interrupts.rs";
     parsers::import_cpu_time, 512, "import/src/cpu_time.rs import/src/lscpu.rs";
-    parsers::import_archive, 8192, "import/src/archive.rs lab/src/server/gather.rs";
+    parsers::import_archive, 8192, "import/src/archive.rs import/src/links.rs import/src/tarred.rs import/src/zipped.rs lab/src/server/gather.rs";
     parsers::command_line, 512, "drivers/src/virtio/discovery";
     parsers::device_tree, 4096, "drivers/src/virtio/discovery";
     parsers::acpi, 2048, "drivers/src/virtio/discovery";
