@@ -23,12 +23,8 @@ impl<H: Hal> IrqCore<H> {
     }
 
     fn take_offline(&self, cpu: CpuId) -> Result<(), IrqError> {
-        let online = {
-            let mut matrix = self.matrix.lock();
-            matrix.set_offline(cpu)?;
-            matrix.online()
-        };
-        let gone = self.each_line(|state| self.move_off(state, cpu, &online)).and_then(|()| {
+        self.matrix.lock().set_offline(cpu)?;
+        let gone = self.each_line(|state| self.move_off(state, cpu)).and_then(|()| {
             self.hal.delay_ns(self.config.flight_ns);
             self.each_line(|state| deactivate(state, cpu))
         });
@@ -52,15 +48,18 @@ impl<H: Hal> IrqCore<H> {
         self.lines.iter().try_for_each(|line| body(&mut line.state.lock()))
     }
 
-    /// Moves one line away from `cpu`: to a CPU of its affinity if one is online, else to any CPU.
-    fn move_off(&self, state: &mut LineState, cpu: CpuId, online: &CpuSet) -> Result<(), IrqError> {
+    /// Moves one line away from `cpu`: to a CPU of its affinity if one is online, else to any CPU. A line that could not move
+    /// to its affinity goes on trying.
+    fn move_off(&self, state: &mut LineState, cpu: CpuId) -> Result<(), IrqError> {
         if let Some(hardware) = state.hardware().filter(|_| state.has_left(cpu))
             && !hardware.settles()
         {
             return Err(IrqError::Cpu(cpu, "may still receive interrupts by a route that a line has left"));
         }
         let Some(target) = state.target().filter(|target| target.cpu == cpu) else { return Ok(()) };
-        let wanted = state.affinity.and(online);
+        // Read under the line's lock: a CPU that comes online later finds the line where this leaves it.
+        let online = self.matrix.lock().online();
+        let wanted = state.affinity.and(&online);
         let managed = state.hardware().is_some_and(|hardware| hardware.managed);
         if managed && wanted.is_empty() {
             state.mask();
@@ -69,9 +68,17 @@ impl<H: Hal> IrqCore<H> {
             return Ok(());
         }
         match self.migrate(state, &wanted) {
-            Err(_) if !managed => self.migrate(state, online),
-            result => result,
+            Err(_) if !managed => self.migrate(state, &online)?,
+            result => return result,
         }
+        if let Some(target) = state.target()
+            && !wanted.is_empty()
+            && !wanted.contains(target.cpu)
+        {
+            state.want_move(true);
+            self.schedule(target.cpu, self.hal.now_ns());
+        }
+        Ok(())
     }
 
     /// Gives back the line's vectors on the CPU that goes offline. Interrupts still pending there are delivered

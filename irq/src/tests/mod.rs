@@ -53,6 +53,8 @@ pub(super) struct LogChip {
     pub(super) pending: Mutex<bool>,
     /// Number of moves that it still accepts.
     pub(super) accepts: Mutex<u32>,
+    /// The CPU to which it moves nothing.
+    pub(super) refuses: Mutex<Option<CpuId>>,
     /// The answer of `settles`; also whether the chip deactivates.
     pub(super) forgets: Mutex<bool>,
     /// An eoi begins and ends, and takes a while.
@@ -66,6 +68,7 @@ impl LogChip {
             log,
             pending: Mutex::new(false),
             accepts: Mutex::new(u32::MAX),
+            refuses: Mutex::new(None),
             forgets: Mutex::new(true),
             ends_slowly: Mutex::new(false),
         }
@@ -147,8 +150,11 @@ impl LogChip {
     fn unmask(&self, _: &Level<'_>) {
         self.log.add("unmask");
     }
-    fn set_affinity(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
+    fn set_affinity(&self, _: &Level<'_>, to: Target) -> Result<(), IrqError> {
         self.log.add("set_affinity");
+        if *self.refuses.lock().unwrap() == Some(to.cpu) {
+            return Err(IrqError::Hardware("LOG", "it refuses this CPU"));
+        }
         let mut accepts = self.accepts.lock().unwrap();
         *accepts = accepts.checked_sub(1).ok_or(IrqError::Hardware("LOG", "it refuses"))?;
         Ok(())

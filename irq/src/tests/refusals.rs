@@ -74,6 +74,32 @@ fn lines_that_left_a_cpu_which_stays_after_all_return() {
     assert_eq!(bench.core.view(bound).unwrap().effective.unwrap().cpu, CPU1);
 }
 
+/// `check` found it: the invalidation queue failed while a line left a CPU for the one that it wanted, and no longer when
+/// it went to any other. Nobody remembered what it wanted.
+#[test]
+fn a_line_that_could_not_move_to_its_affinity_returns_to_it() {
+    let bench = Bench::with(ALL_OPS, |config| (config.cpus, config.cpus_online) = (3, 3));
+    let both = CpuSet::from_iter([CPU0, CPU1]);
+    let irq = bench.core.alloc_line(bench.domain.clone(), &on(both), Flow::Edge).unwrap();
+    bench.request(irq, |_| IrqReturn::Handled);
+    *bench.domain.0.refuses.lock().unwrap() = Some(CPU1);
+    bench.hal.on_cpu(CPU0, || bench.core.cpu_offline()).unwrap();
+    let view = bench.core.view(irq).unwrap();
+    assert!(view.move_wanted && view.effective.unwrap().cpu == CpuId(2), "{view}");
+    // It goes on trying, without an interrupt: at the CPU that has to give back the vector of the last try.
+    let housekeep = || {
+        bench.hal.advance_ns(1_000_000);
+        for cpu in [CPU1, CpuId(2)].into_iter().filter(|&cpu| bench.core.next_deadline_ns(cpu).is_some()) {
+            bench.hal.on_cpu(cpu, || bench.core.housekeep());
+        }
+    };
+    housekeep();
+    *bench.domain.0.refuses.lock().unwrap() = None;
+    housekeep();
+    let view = bench.core.view(irq).unwrap();
+    assert!(!view.move_wanted && view.effective.unwrap().cpu == CPU1, "{view}");
+}
+
 /// `check` found it: the invalidation queue failed while a CPU came online.
 #[test]
 fn a_managed_line_whose_start_failed_starts_later() {
