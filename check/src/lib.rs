@@ -12,6 +12,7 @@ pub mod checkers;
 pub mod cli;
 pub mod coverage;
 mod deadlines;
+mod deeds;
 pub mod draw;
 pub mod firmware;
 mod fullness;

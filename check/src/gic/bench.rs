@@ -49,7 +49,11 @@ const MASKLESS: &str = "eoimode=0,messages_by=its,edges=0,levels=0,pins=0,messag
 /// Knobs of a small machine.
 fn knobs(version: Version, set: &'static str) -> [&'static str; 3] {
     let nmis = if version == Version::V3 { "pseudo_nmi=0" } else { "" };
-    ["cpus=3,sgis=0,ppis=0,strict_storms=0,threads=0,load=20,depth=1,linger_ns=300,managed=0,its_silence=0", set, nmis]
+    [
+        "cpus=3,sgis=0,ppis=0,strict_storms=0,threads=0,load=20,depth=1,linger_ns=300,managed=0,its_silence=0,deeds=0",
+        set,
+        nmis,
+    ]
 }
 
 /// Two wires whose fields share registers of the distributor: priority, target (GICv2) and trigger.

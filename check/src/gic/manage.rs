@@ -65,6 +65,22 @@ pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
     }
 }
 
+/// From now on handlers do things to lines.
+pub(super) fn begin_deeds(stack: &Arc<GicStack>) {
+    let weak = Arc::downgrade(stack);
+    stack.deeds.begin(move |draw| {
+        let Some(stack) = weak.upgrade() else { return };
+        marks::disturbed();
+        let source = draw.below(64) as u32;
+        match draw.below(100) {
+            0..50 => move_line(&stack, source, draw.within(1..=255)),
+            50..75 => disable_at_once(&stack, source, draw.below(1_000)),
+            _ => with(&stack, source, "retrigger", |line| stack.system.core.retrigger(line)),
+        }
+        stack.saw("handler: did something to a line");
+    });
+}
+
 /// An operation on a source's line. Another manager may have freed the line meanwhile.
 fn with(stack: &GicStack, source: u32, what: &str, body: impl FnOnce(Irq) -> Result<(), IrqError>) {
     let Some((_, line)) = stack.shared(source) else { return };
@@ -148,6 +164,18 @@ fn disable(stack: &GicStack, source: u32, ns: u64, twice: bool) {
     }
     stack.silence(source, false);
     stack.check("enable", core.enable(line));
+}
+
+/// The same without a wait for handlers, as a handler may do it.
+fn disable_at_once(stack: &GicStack, source: u32, ns: u64) {
+    let Some((source, line)) = stack.shared(source) else { return };
+    let Some(_claim) = source.claim() else { return };
+    if source.line() != Some(line) || matches!(source.kind, Kind::Nmi { .. }) {
+        return;
+    }
+    stack.check("disable", stack.system.core.disable_nosync(line));
+    SimHal.delay_ns(ns);
+    stack.check("enable", stack.system.core.enable(line));
 }
 
 fn replace(stack: &Arc<GicStack>, source: u32, line_too: bool) {

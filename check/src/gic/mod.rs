@@ -62,6 +62,7 @@ const COMMON: &[&str] = &[
     "gic: no interrupt to acknowledge",
     "guard: disabled and enabled",
     "guard: of a line dropped before its handler's",
+    "handler: did something to a line",
     "handler: no event",
     "handler: replaced",
     "kick: sent and came",

@@ -10,6 +10,7 @@ use super::{beliefs, bringup, end, guards, manage, silence};
 use crate::checkers::truth::marks::{self, Known};
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
+use crate::deeds;
 use crate::draw::Draw;
 use crate::scheduler::draw_topology;
 use crate::subject::{Build, Rig};
@@ -138,7 +139,7 @@ impl GicRig {
         let sounds: Vec<_> = sounds.chain([(Sound::Wire { intid: STRAY, cpu: 0 }, true), tick]).collect();
         let bells = machine.add_model(|_| Box::new(Bells::new(gic, BLOCK, sounds.into_iter())));
         let faults = build.faults.clone();
-        let habits = Habits { linger_ns, guarded, managed };
+        let habits = Habits { linger_ns, guarded, managed, deeds: (build.seed, deeds::draw_percent(build.knobs)) };
         let silent = build.knobs.chance("its_silence", SILENCE_PERCENT) && way == Way::Its && cpus > 1;
         let silence = silent.then(|| silence::Operation::draw(&mut Draw::new(build.seed, "silence", 0)));
         Self { machine, entry, options, version, mode, bells, kinds, load, depth, habits, faults, silence, stack: None }
@@ -214,6 +215,7 @@ impl Rig for GicRig {
             let system = harness::bring_up(windows, version, mode, &options, &entry);
             let stack = Arc::new(GicStack::new(system, regs, &kinds, habits, faulty));
             stack.bind_all(BellPort { regs, index: clock });
+            manage::begin_deeds(&stack);
             if lossy {
                 stack.start_clock();
             }
@@ -294,6 +296,7 @@ impl Rig for GicRig {
     fn prove(&mut self) {
         self.boot(|stack| {
             stack.proving.store(true, Relaxed);
+            stack.deeds.end();
             marks::placed(&stack.system.core, stack.judged_lines());
             stack.sources.iter().for_each(|source| source.carry(&stack.system, PROOF, 2));
         });

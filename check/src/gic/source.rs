@@ -4,6 +4,7 @@ use super::bells::BellPort;
 use super::harness::ArmHarness;
 use super::misuse;
 use crate::checkers::truth::marks;
+use crate::deeds::Deeds;
 use crate::mark::Mark;
 use hal::{CpuId, Hal as _};
 use irq::{Action, Irq, IrqReturn};
@@ -70,6 +71,7 @@ pub(crate) struct Source {
     pub(super) port: BellPort,
     /// How long its handler goes on after it has served the device.
     linger_ns: u64,
+    deeds: Arc<Deeds>,
     /// 1 + the number of its line; 0 while it has none.
     line: AtomicU32,
     /// Level-triggered now.
@@ -93,7 +95,7 @@ impl Source {
         number: u32,
         (kind, style): (Kind, Style),
         port: BellPort,
-        linger_ns: u64,
+        (linger_ns, deeds): (u64, Arc<Deeds>),
         managed: bool,
     ) -> Self {
         let managed = managed && matches!(kind, Kind::Spi { .. } | Kind::Message { .. });
@@ -105,6 +107,7 @@ impl Source {
             managed,
             port,
             linger_ns,
+            deeds,
             line: AtomicU32::new(0),
             level: AtomicBool::new(level),
             left: AtomicU64::new(0),
@@ -331,6 +334,10 @@ impl Action for Handler {
             }
             // This look does not see events that come meanwhile.
             SimHal.delay_ns(source.linger_ns);
+            // A pseudo-NMI may come while a lock is held that a deed takes.
+            if !matches!(source.kind, Kind::Nmi { .. }) {
+                source.deeds.act();
+            }
         }
         if self.part == Part::Thread {
             machine::mark(RELEASED, intid);

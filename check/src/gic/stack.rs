@@ -9,6 +9,7 @@ use crate::checkers::acks;
 use crate::checkers::beliefs::Promises;
 use crate::checkers::truth::marks;
 use crate::coverage::Coverage;
+use crate::deeds::Deeds;
 use crate::mark::Mark;
 use crate::rest;
 use crate::verdict::violate;
@@ -36,12 +37,15 @@ pub(super) struct Habits {
     pub(super) guarded: u64,
     /// Whose lines are managed.
     pub(super) managed: u64,
+    /// The seed of what handlers do to lines, and how many of a hundred do it.
+    pub(super) deeds: (u64, u64),
 }
 
 /// Everything that runs on the machine.
 pub struct GicStack {
     pub(super) system: Arc<ArmHarness>,
     pub(super) sources: Vec<Arc<Source>>,
+    pub(super) deeds: Arc<Deeds>,
     /// By source.
     handlers: Mutex<Vec<Option<[Arc<Handler>; 2]>>>,
     pub(super) guards: Guards,
@@ -79,13 +83,14 @@ impl GicStack {
         system: Arc<ArmHarness>,
         regs: Regs,
         kinds: &[(Kind, Style)],
-        Habits { linger_ns, guarded, managed }: Habits,
+        Habits { linger_ns, guarded, managed, deeds: (seed, percent) }: Habits,
         faulty: bool,
     ) -> Self {
         let port = |index: usize| BellPort { regs, index: index as u32 };
+        let deeds = Arc::new(Deeds::new(seed, percent));
         let source = |(index, &(kind, style)): (usize, &(Kind, Style))| {
             let managed = managed >> (index % 4) & 1 != 0;
-            Arc::new(Source::new(index as u32, (kind, style), port(index), linger_ns, managed))
+            Arc::new(Source::new(index as u32, (kind, style), port(index), (linger_ns, deeds.clone()), managed))
         };
         let sources: Vec<_> = kinds.iter().enumerate().map(source).collect();
         Self {
@@ -95,6 +100,7 @@ impl GicStack {
             messages: BellMessages((0..sources.len()).map(port).collect()),
             stray: port(sources.len()),
             sources,
+            deeds,
             block: Arc::new(Block::new(regs)),
             block_line: OnceLock::new(),
             numbers: AtomicU64::new(1),

@@ -27,7 +27,7 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
     let machine = [
         "cpus=3,drives=1,queues=1,managed=0,strict_storms=0,threads=0,secret_us=0,secret_entries=0",
         "read_us=2,slice_us=3000,count_vectors=0,gone=0,users=1,load=20,carried=1,batch=2,depth=4,think_ns=500,roaming=0,polls=0",
-        "accelerator=0,timers=0",
+        "accelerator=0,timers=0,deeds=0",
         own,
     ];
     let disable = |line| PcStep::Disable { line, depth: 1, ns: 300 };
@@ -99,7 +99,7 @@ fn threads(own: &'static str, operations: &[(&'static str, PcStep)]) -> Bench<Pc
     let machine = [
         "cpus=3,drives=1,queues=1,managed=0,strict_storms=0,threads=1,secret_us=0,secret_entries=0",
         "read_us=2,slice_us=3000,count_vectors=0,gone=0,users=1,load=4,carried=1,batch=2,depth=4,think_ns=500,roaming=0,polls=0",
-        "accelerator=0,timers=0",
+        "accelerator=0,timers=0,deeds=0",
         own,
     ];
     let chosen = ["move", "disable", "retrigger", "move-pin", "disable-pin", "offline", "fire"];

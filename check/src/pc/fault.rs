@@ -3,6 +3,7 @@
 use crate::draw::Draw;
 use crate::server::Path;
 use crate::subject::{Single, Strikes};
+use machine::fabric::tamper::Rates;
 use std::fmt;
 
 /// A fault, for as long as its window lasts.
@@ -52,6 +53,20 @@ pub enum Tampering {
     Stale,
     /// Its messages are repeated without end.
     Storm,
+}
+
+impl Tampering {
+    /// How many messages of a thousand meet it.
+    pub(super) fn rate(self, rates: &mut Rates) -> &mut u32 {
+        match self {
+            Self::Drop => &mut rates.drop,
+            Self::Delay => &mut rates.delay,
+            Self::Double => &mut rates.double,
+            Self::Reorder => &mut rates.swap,
+            Self::Stale => &mut rates.redirect,
+            Self::Storm => &mut rates.storm,
+        }
+    }
 }
 
 /// A defect of a completion entry.

@@ -91,6 +91,22 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
     beliefs::check(stack, When::Loaded);
 }
 
+/// From now on handlers of the ringing device do things to lines.
+pub(super) fn begin_deeds(stack: &Arc<PcStack>) {
+    let weak = Arc::downgrade(stack);
+    stack.rings.deeds.begin(move |draw| {
+        let Some(stack) = weak.upgrade() else { return };
+        marks::disturbed();
+        let line = draw.below(64) as u32;
+        match draw.below(100) {
+            0..50 => move_line(&stack, line, draw.within(1..=255)),
+            50..75 => disable_at_once(&stack, line, draw.below(1_000)),
+            _ => retrigger(&stack, line, 1),
+        }
+        stack.saw("handler: did something to a line");
+    });
+}
+
 /// An operation on a line. Another manager may have freed the line meanwhile.
 fn with_line(stack: &PcStack, line: u32, body: impl FnOnce(Irq) -> Result<(), IrqError>) {
     let Some(line) = stack.line(line) else { return };
@@ -136,6 +152,16 @@ fn disable(stack: &PcStack, line: u32, depth: u32, ns: u64) {
             stack.saw("disable: something came meanwhile");
         }
         (0..depth).try_for_each(|_| stack.host.core().enable(line))
+    });
+}
+
+/// The same without a wait for handlers, as a handler may do it.
+fn disable_at_once(stack: &PcStack, line: u32, ns: u64) {
+    let Some(_claim) = stack.claim_line(line) else { return };
+    with_line(stack, line, |line| {
+        stack.host.core().disable_nosync(line)?;
+        SimHal.delay_ns(ns);
+        stack.host.core().enable(line)
     });
 }
 

@@ -4,7 +4,7 @@ use super::accelerator::{self, Accelerator};
 use super::beliefs::destination_shift;
 use super::blocks::Mix;
 use super::drive::{Drive, Slot};
-use super::fault::{PcFault, Tampering, WrongEntry};
+use super::fault::{PcFault, WrongEntry};
 use super::load::Load;
 use super::models::{Site, add_accelerator, add_tampered_drive, timing};
 use super::poster::{self, Poster};
@@ -203,10 +203,10 @@ impl Rig for PcRig {
         let host = self.hardware.bring_up();
         let models: Vec<_> = self.drives.iter().map(|site| site.drive).collect();
         let (delivery, poster, seed) = (self.delivery, self.poster, self.seed);
-        let Shape { queues, managed, mix, calls, timers: has_timers, tuned, linger_ns, .. } = self.shape;
+        let Shape { queues, managed, mix, calls, timers: has_timers, tuned, linger_ns, deeds_percent, .. } = self.shape;
         let ringer = self.hardware.models.ringer;
         let sent = self.hardware.machine.with_model(ringer, |ringer: &mut Ringer| ringer.sent()).expect("the ringer");
-        let rings = Arc::new(Rings::new(host.ringer, sent, linger_ns));
+        let rings = Arc::new(Rings::new(host.ringer, sent, linger_ns, (seed, deeds_percent)));
         let (accelerator, threaded) =
             (self.accelerator.zip(self.shape.accelerator.clone()), self.hardware.has_threads());
         let promises = Promises::under(&self.faults, delivery);
@@ -225,6 +225,7 @@ impl Rig for PcRig {
                 (seed, mix, calls),
                 (rings, numbers, accelerator, timers, poster),
             );
+            manage::begin_deeds(&stack);
             *stack.tunings.lock().expect("one host thread") = tuned.then(|| Tunings::begin(&stack));
             stack
         };
@@ -299,7 +300,7 @@ impl Rig for PcRig {
         let now = self.hardware.machine.now();
         match *fault {
             PcFault::Entry { drive, wrong, after } => self.spoil(drive, wrong, after),
-            PcFault::Tampered { drive, act, per_mille } => self.tamper(drive, |rates| *rate(rates, act) = per_mille),
+            PcFault::Tampered { drive, act, per_mille } => self.tamper(drive, |rates| *act.rate(rates) = per_mille),
             PcFault::Silent { drive, ns } => {
                 self.site(drive).outage.change(|outage| outage.silence(now, now + Ps::from_ns(ns)));
             }
@@ -332,7 +333,7 @@ impl Rig for PcRig {
 
     fn heal(&mut self, fault: &PcFault) {
         match *fault {
-            PcFault::Tampered { drive, act, .. } => self.tamper(drive, |rates| *rate(rates, act) = 0),
+            PcFault::Tampered { drive, act, .. } => self.tamper(drive, |rates| *act.rate(rates) = 0),
             PcFault::Entry { drive, .. } => {
                 self.drive(drive, |drive| *drive.faults_mut() = FaultPlan::default());
             }
@@ -419,17 +420,6 @@ impl PcRig {
     fn broken(&self, drive: u32) {
         let drives = &self.up().drives;
         drives[drive as usize % drives.len()].broken.store(true, Relaxed);
-    }
-}
-
-fn rate(rates: &mut Rates, act: Tampering) -> &mut u32 {
-    match act {
-        Tampering::Drop => &mut rates.drop,
-        Tampering::Delay => &mut rates.delay,
-        Tampering::Double => &mut rates.double,
-        Tampering::Reorder => &mut rates.swap,
-        Tampering::Stale => &mut rates.redirect,
-        Tampering::Storm => &mut rates.storm,
     }
 }
 

@@ -4,6 +4,7 @@ use super::accelerator;
 use super::blocks::{EXTENT_BLOCKS, Mix};
 use super::fault::PcFault;
 use super::user::Habit;
+use crate::deeds;
 use crate::draw::{Draw, Knobs};
 use crate::scheduler::draw_topology;
 use crate::server::{Config, Path, costs};
@@ -40,6 +41,8 @@ pub(super) struct Shape {
     pub(super) tuned: bool,
     /// How long the handler of the ringing device goes on after it has begun.
     pub(super) linger_ns: u64,
+    /// So many of a hundred of its handlers do something to a line.
+    pub(super) deeds_percent: u64,
     /// Users call other CPUs, and completions those that submitted.
     pub(super) calls: bool,
 }
@@ -111,6 +114,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         poster,
         tuned,
         linger_ns: draw_linger(knobs),
+        deeds_percent: if comparable { 0 } else { deeds::draw_percent(knobs) },
         calls,
     };
     (config, shape, drives)

@@ -1,6 +1,7 @@
 //! Lines beside the drives': the ringing device, and two functions on a level pin.
 
 use crate::checkers::truth::marks::answered;
+use crate::deeds::Deeds;
 use crate::mark::Mark;
 use crate::server::ringer::RingerPort;
 use crate::server::wire::WirePort;
@@ -53,14 +54,21 @@ pub(super) struct Rings {
     seen: AtomicU64,
     /// How long the handler goes on after it has begun.
     linger_ns: u64,
+    pub(super) deeds: Deeds,
     /// No handler knows the interrupt.
     pub(super) deaf: AtomicBool,
 }
 
 impl Rings {
-    pub(super) fn new(port: RingerPort, sent: Arc<AtomicU64>, linger_ns: u64) -> Self {
+    pub(super) fn new(
+        port: RingerPort,
+        sent: Arc<AtomicU64>,
+        linger_ns: u64,
+        (seed, deeds_percent): (u64, u64),
+    ) -> Self {
         let (seen, deaf) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { port, waiting: Mutex::default(), sent, seen, linger_ns, deaf }
+        let deeds = Deeds::new(seed, deeds_percent);
+        Self { port, waiting: Mutex::default(), sent, seen, linger_ns, deeds, deaf }
     }
 
     pub(super) fn ring(&self, count: u64, period_ns: u64) {
@@ -80,6 +88,7 @@ impl Action for Rings {
         if self.linger_ns > 0 {
             SimHal.delay_ns(self.linger_ns);
         }
+        self.deeds.act();
         let answer = if self.deaf.load(Relaxed) { IrqReturn::None } else { IrqReturn::Handled };
         answered(line, answer, false);
         answer

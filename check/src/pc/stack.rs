@@ -38,6 +38,7 @@ pub(super) const COMMON: &[&str] = &[
     "data: read back",
     "data: written",
     "disable: something came meanwhile",
+    "handler: did something to a line",
     "handler: replaced",
     "kick: sent and came",
     "line: freed under load",
