@@ -328,3 +328,16 @@ fn an_its_may_be_silent_for_longer_than_its_driver_waits() {
 fn a_wire_that_rings_is_taken_over() {
     assert!(saw("gicv2", "steps=200 cpus=3", "adopted: a wire that rings") > 0);
 }
+
+/// A drive fails while the end of its reset gives it the level of its tuning.
+#[test]
+fn a_drive_that_fails_at_the_end_of_its_reset_is_reset_again() {
+    let set = knobs(
+        "batch=1 beside=60 blocks=5 cache_places=0 changes_percent=0 count_numbers=0 cpus=5 deeds=0 depth=2 fills=0 full=0 \
+         linger_ns=0 load=20 node_caches=1 removals=8 secret_entries=0 slice_us=3000 span_us=304 steps=400 think_ns=1",
+    );
+    let others = "far-write interleave late-acceptance late-command late-message late-timer late-write misplaced-thread \
+                  preempt slow-line stall starved-thread";
+    let without = others.split(' ').filter(|name| !name.is_empty()).map(Into::into).collect();
+    passes("pc-remapped", &Recipe { set, keep: Some([2, 5, 14].into()), without, ..Recipe::of(0x3197_8620_4bac) });
+}

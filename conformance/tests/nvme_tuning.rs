@@ -11,6 +11,7 @@ use irq::moderation::{
     self, Algorithm, Counts, Found, LevelTable, Moderated, Next, Outcome, Programmer, Setting, Step, Tuner, TuningView,
 };
 use machine::SimHal;
+use machine::nvme::{Config, FaultPlan};
 use machine::outage::Outage;
 use machine::time::Ps;
 use nvme_rig::{Host, config, host, unreliable};
@@ -207,4 +208,29 @@ fn a_reset_keeps_the_level_of_the_tuner() {
         assert_eq!(rig.controller.coalescing().expect("feature 08h").setting(), step.setting);
         assert!(rig.pairs.iter().all(|pair| pair.is_tuned()));
     });
+}
+
+/// `check` found it: the drive failed while the reset gave it the tuner's level, and a reset said that it had come back.
+#[test]
+fn a_drive_that_fails_during_its_reset_has_not_come_back() {
+    /// When the reset began and ended, its result, and the drive's health then.
+    fn reset(fatal_at: Option<Ps>) -> (u64, u64, bool, bool) {
+        let faults = FaultPlan { fatal_at, ..FaultPlan::default() };
+        let body = |host: &mut Host| {
+            let rig = rig(host, Setting::new(200, 4));
+            let from_ns = SimHal.now_ns();
+            let back = rig.controller.reset().is_ok();
+            (from_ns, SimHal.now_ns(), back, rig.controller.check_health().is_ok())
+        };
+        host(Config { faults, ..config() }, body).result
+    }
+    let (from_ns, until_ns, back, healthy) = reset(None);
+    assert!(back && healthy);
+    let mut refused = 0;
+    for at_ns in (from_ns..until_ns).step_by(250) {
+        let (_, _, back, healthy) = reset(Some(Ps::from_ns(at_ns)));
+        assert!(healthy || !back, "it failed at {at_ns} ns, the reset ran from {from_ns} to {until_ns} ns");
+        refused += u32::from(!back);
+    }
+    assert!(refused > 0);
 }

@@ -30,6 +30,8 @@ pub struct Truth {
     forced: bool,
     /// Messages of a line that was freed may arrive long after.
     faulty: bool,
+    /// Faults may send messages where nobody expects them.
+    may_stray: bool,
     /// By number.
     lines: Vec<Option<Line>>,
     /// Lines whose burst has ended, and where the core has yet to read the time: on which CPU, this deep in interrupts.
@@ -52,10 +54,25 @@ impl Truth {
         known: impl IntoIterator<Item = Known>,
     ) -> Self {
         let (lines, closing, depths) = (Vec::new(), Vec::new(), Vec::new());
-        let mut this =
-            Self { storm, forced, faulty, lines, closing, depths, offline: 0, disturbed: false, freed: false };
+        let mut this = Self {
+            storm,
+            forced,
+            faulty,
+            may_stray: faulty,
+            lines,
+            closing,
+            depths,
+            offline: 0,
+            disturbed: false,
+            freed: false,
+        };
         known.into_iter().for_each(|known| this.insert(known.line, Line::new(known.handlers)));
         this
+    }
+
+    /// If `keep`, the faults change no message: one that finds no line is wrong nevertheless.
+    pub(crate) fn messages_keep(self, keep: bool) -> Self {
+        Self { may_stray: self.may_stray && !keep, ..self }
     }
 
     fn insert(&mut self, number: u16, line: Line) {
@@ -153,7 +170,7 @@ impl Checker for Truth {
                     self.insert(line, Line::new(0));
                 }
                 // A CPU that comes back takes what had been sent to it; its line has long been served elsewhere.
-                Some(Told::Strays(strays)) if strays > 0 && !self.faulty && !self.freed && self.offline == 0 => {
+                Some(Told::Strays(strays)) if strays > 0 && !self.may_stray && !self.freed && self.offline == 0 => {
                     findings.wrong(
                         NAME,
                         at,

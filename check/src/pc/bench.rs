@@ -70,18 +70,25 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         ["move", "move-back", "fire"],
         ["move", "move-back", "offline"],
     ];
-    let others = [threads(own, &operations), ringing(&machine, &operations), aborts(&machine)];
+    let still = ["move", "move-back", "disable", "retrigger"];
+    let ringing = |name, chosen: &[&str]| ringing(name, &machine, &operations, chosen);
+    let ringing = [ringing("ringing", &still), ringing("leaving", &["move", "offline", "offline-target"])];
+    let others = [threads(own, &operations), aborts(&machine)].into_iter().chain(ringing);
     let pc = Bench { before: before.into(), operations, triples, ..Bench::new("pc", &machine) };
     [pc].into_iter().chain(others).collect()
 }
 
 /// The same, with messages all the time: for faults alone. Between a change of hardware and what the driver then does about a
-/// fault, a message comes.
-fn ringing(machine: &[&'static str], operations: &[(&'static str, PcStep)]) -> Bench<PcStep> {
-    let chosen = ["move", "move-back", "disable", "retrigger", "offline", "offline-target"];
+/// fault, a message comes. Where no CPU leaves, none may find nobody.
+fn ringing(
+    name: &'static str,
+    machine: &[&'static str],
+    operations: &[(&'static str, PcStep)],
+    chosen: &[&str],
+) -> Bench<PcStep> {
     let operations = operations.iter().filter(|(name, _)| chosen.contains(name)).cloned().collect();
     let before = vec![PcStep::Move { line: RING, cpus: CPU_1 }, PcStep::Ring { count: 150, period_ns: 700 }];
-    Bench { before, operations, pairs: Some(Vec::new()), ..Bench::new("ringing", machine) }
+    Bench { before, operations, pairs: Some(Vec::new()), ..Bench::new(name, machine) }
 }
 
 /// The same, with commands under way when they are aborted, and a last load that needs every id: for faults alone.

@@ -195,6 +195,16 @@ impl PcFault {
         }
     }
 
+    /// Messages go where they were sent, when they were sent, once.
+    pub(super) fn keeps_messages(&self) -> bool {
+        match self {
+            Self::LateInvalidation { .. } | Self::FailedInvalidation | Self::NoMemory => true,
+            Self::Entry { .. } | Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::Stuck { .. } => true,
+            Self::Tampered { .. } | Self::Silent { .. } | Self::Fatal { .. } | Self::Refused { .. } => false,
+            Self::Storm { .. } | Self::Stranger { .. } => false,
+        }
+    }
+
     /// An Abort without an answer, or one that is refused, may keep an id for ever: only a queue that is full shows it.
     pub(super) fn may_keep_ids(&self) -> bool {
         matches!(self, Self::AbortsUnanswered { .. } | Self::AdminFails { .. })

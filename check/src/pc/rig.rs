@@ -248,7 +248,10 @@ impl Rig for PcRig {
         let addresses: Vec<u64> = (0..host.cpus()).filter_map(descriptor).collect();
         let Shape { storm, forced, .. } = self.shape;
         let mut checkers: Vec<Box<dyn Checker>> = vec![
-            Box::new(Truth::new(storm, (forced, !self.faults.is_empty()), accounts::known_lines(self.up()))),
+            Box::new(
+                Truth::new(storm, (forced, !self.faults.is_empty()), accounts::known_lines(self.up()))
+                    .messages_keep(self.faults.iter().all(PcFault::keeps_messages)),
+            ),
             Box::new(Offline::new(DEVICE_LAST, &addresses)),
             Box::new(Waits::new(&[LOCAL_TIMER], self.unless_invalidation_fails(self.tick_wait_max()))),
         ];

@@ -266,6 +266,8 @@ impl<H: Hal> Controller<H> {
         if let Some(tuner) = self.tuner() {
             // The reset has set the default, and a device that refuses may keep it.
             let _ = Moderated::program(self, tuner.view().setting);
+            // One that fails meanwhile has not come back.
+            self.port.check_health()?;
         }
         Ok(())
     }

@@ -109,4 +109,6 @@ fn a_stray_is_explained_by_what_is_gone() {
     assert_eq!(of(SLOW, &[&strays]), ["1 interrupts had no line, and every line has lived all the time"]);
     assert!(of(SLOW, &[&[mark(0x301, 0)], &strays]).is_empty());
     assert!(of(SLOW, &[&[Fact::Declared { cpu: 1, online: false }], &strays]).is_empty());
+    let faulty = |keep| says(Truth::new(SLOW, (false, true), []).messages_keep(keep), &strays);
+    assert_eq!((faulty(false).len(), faulty(true).len()), (0, 1));
 }
