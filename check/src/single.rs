@@ -6,8 +6,8 @@
 //! behind each fact of a kind, and the report says how often it did something. All checkers listen, and the history ends as
 //! any other does. Nothing is drawn.
 //!
-//! A fault that strikes twice has a position for each act that another one follows: the first try of something fails, and so
-//! does what the software then does about it.
+//! A fault that strikes several times has a position for each act that the others follow: the first try of something fails, and
+//! so does what the software then does about it.
 
 use crate::cli::{self, CheckArgs, CheckError, TRACE_SPANS_MAX};
 use crate::parallel;
@@ -34,7 +34,7 @@ pub struct Case {
     pub lasts: bool,
     /// The fault acts at its injection.
     pub behind: bool,
-    /// How often it acts at a position, 1 or 2: at the position, and at what it meets next.
+    /// How often it acts at a position: there, and at what it meets behind it.
     pub acts_times: usize,
     /// Machine and fault: `its/message-late`.
     pub name: String,

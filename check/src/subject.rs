@@ -141,8 +141,8 @@ pub struct Single<F> {
 pub enum Strikes<F> {
     /// What it meets first from its injection on. It tells so, by [`Fact::Struck`] or [`Fact::Tampered`], and is healed.
     Next,
-    /// As [`Self::Next`], and what it meets next, such as the second try.
-    Twice,
+    /// As [`Self::Next`], and what it meets behind that, such as the second try: so many in all.
+    Times(usize),
     /// As [`Self::Next`], but the fault ends by itself, after a time of its own. This fault meets the same and has no end.
     NextOf(F),
     /// It acts at its injection, just behind each fact of the first kind. A fact of the second kind at that time shows that it

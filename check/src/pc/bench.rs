@@ -71,9 +71,14 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         ["move", "move-back", "offline"],
     ];
     let still = ["move", "move-back", "disable", "retrigger"];
-    let ringing = |name, chosen: &[&str]| ringing(name, &machine, &operations, chosen);
-    let ringing = [ringing("ringing", &still), ringing("leaving", &["move", "offline", "offline-target"])];
-    let others = [threads(own, &operations), aborts(&machine)].into_iter().chain(ringing);
+    let ringing = ringing("ringing", &machine, &operations, &still);
+    let mut others = vec![threads(own, &operations), aborts(&machine), leaving(&machine), ringing];
+    if delivery != Path::Plain {
+        let moves = ["move", "move-back", "move-queue"];
+        others.extend(
+            [("forgetting", &moves[..]), ("lending", &["lend"])].map(|it| forgetting(it, &machine, &operations)),
+        );
+    }
     let pc = Bench { before: before.into(), operations, triples, ..Bench::new("pc", &machine) };
     [pc].into_iter().chain(others).collect()
 }
@@ -87,8 +92,30 @@ fn ringing(
     chosen: &[&str],
 ) -> Bench<PcStep> {
     let operations = operations.iter().filter(|(name, _)| chosen.contains(name)).cloned().collect();
-    let before = vec![PcStep::Move { line: RING, cpus: CPU_1 }, PcStep::Ring { count: 150, period_ns: 700 }];
+    let before = vec![PcStep::Move { line: RING, cpus: CPU_1 }, PcStep::Ring { count: 600, period_ns: 700 }];
     Bench { before, operations, pairs: Some(Vec::new()), ..Bench::new(name, machine) }
+}
+
+/// The same, with a message to a CPU that is just going offline, and none behind it that would cover its loss: for faults alone.
+fn leaving(machine: &[&'static str]) -> Bench<PcStep> {
+    // The second message comes while the CPU is at it.
+    let ring = PcStep::Ring { count: 2, period_ns: 10_000 };
+    let operations = vec![("ring", ring), ("offline", PcStep::Offline { cpu: 1, ns: 500 })];
+    let before = [RING, PIN, QUEUE].map(|line| PcStep::Move { line, cpus: CPU_1 });
+    Bench { before: before.into(), operations, pairs: Some(Vec::new()), ..Bench::new("leaving", machine) }
+}
+
+/// The same with a remapping unit that keeps one entry: it may take a changed one before the driver has had it invalidated, and
+/// while that fails.
+fn forgetting(
+    (name, chosen): (&'static str, &[&str]),
+    machine: &[&'static str],
+    operations: &[(&'static str, PcStep)],
+) -> Bench<PcStep> {
+    let machine: Vec<_> = machine.iter().copied().chain(["cache_places=1"]).collect();
+    let burst = PcStep::Burst { queue: 0, count: 200, depth: 2 };
+    let bench = ringing(name, &machine, operations, chosen);
+    Bench { before: bench.before.into_iter().chain([burst]).collect(), ..bench }
 }
 
 /// The same, with commands under way when they are aborted, and a last load that needs every id: for faults alone.

@@ -119,7 +119,7 @@ const KINDS: &[&str] = &[
 pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
     let drive = 0;
     let next = |kind, fault| Single { kind, fault, strikes: Strikes::Next };
-    let twice = |kind, fault| Single { kind, fault, strikes: Strikes::Twice };
+    let twice = |kind, fault| Single { kind, fault, strikes: Strikes::Times(2) };
     let message = |kind, act| next(kind, PcFault::Tampered { drive, act, per_mille: 1_000 });
     let entry = |kind, wrong| next(kind, PcFault::Entry { drive, wrong, after: 1 });
     let silent = |ns| PcFault::Silent { drive, ns };
@@ -145,6 +145,9 @@ pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
         all.push(next("invalidation-late", PcFault::LateInvalidation { ns: 5_000 }));
         all.push(next("invalidation-fails", PcFault::FailedInvalidation));
         all.push(twice("invalidation-fails-twice", PcFault::FailedInvalidation));
+        // A move away from a CPU and what undoes it, and the move to another CPU: the CPU stays.
+        let (kind, fault) = ("invalidation-fails-thrice", PcFault::FailedInvalidation);
+        all.push(Single { kind, fault, strikes: Strikes::Times(3) });
     }
     all
 }

@@ -399,6 +399,8 @@ fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
             violate("entries", format!("entry {} is lent to a guest, and posts to another descriptor", entry.0));
         }
     }
+    let is_owed = || stack.host.unit().and_then(|unit| unit.belief(entry.0)).is_some_and(|belief| belief.owed);
+    let owed = is_owed();
     // Until then the unit may post there, even if lending failed.
     while let Err(error) = remap.take_back(entry) {
         complain(stack, &error);
@@ -406,6 +408,9 @@ fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
         serve();
     }
     serve();
+    if owed && is_owed() {
+        violate("beliefs", format!("entry {} came back from a guest, and its invalidation is owed", entry.0));
+    }
     // No line exists while its CPUs are offline.
     if table_entry(stack, entry).is_some_and(|(posts, _)| posts != is_posted) {
         violate("entries", format!("entry {} came back from a guest in another format than the host's", entry.0));

@@ -68,7 +68,7 @@ impl<S: Subject> Scenario for S {
             let case = |(fault, single): (usize, &Single<S::Fault>)| {
                 let lasts = matches!(single.strikes, Strikes::NextOf(_));
                 let behind = matches!(single.strikes, Strikes::Behind(..));
-                let acts_times = if matches!(single.strikes, Strikes::Twice) { 2 } else { 1 };
+                let acts_times = if let Strikes::Times(times) = single.strikes { times } else { 1 };
                 Case { bench, fault, lasts, behind, acts_times, name: format!("{}/{}", it.name, single.kind) }
             };
             singles.iter().enumerate().map(case).collect::<Vec<_>>()
