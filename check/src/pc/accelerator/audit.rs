@@ -64,6 +64,7 @@ pub(in crate::pc) fn audit(stack: &PcStack) {
         violate("operations", format!("the accelerator has {model:?}; its driver: {:?}", device.capabilities()));
     }
     accelerator.errors.check(&device.errors());
+    accelerator.places.iter().for_each(|place| place.stream.check_all_given_up());
     for place in &accelerator.places {
         let Some(bound) = place.bound() else { continue };
         let Some(queue) = bound.opening.queue() else { continue };

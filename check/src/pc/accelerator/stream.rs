@@ -44,6 +44,8 @@ struct State {
     carried: u64,
     /// So many of the next fills go outside memory.
     wrong: u64,
+    /// Buffers of fills that were given up, and the byte behind each: the device must have let go of them.
+    given_up: BTreeMap<u16, u64>,
 }
 
 /// The load of one work queue. It stays the same when the queue is closed and opened.
@@ -89,6 +91,7 @@ impl Stream {
             free: (0..buffers).rev().collect(),
             carried: 0,
             wrong: 0,
+            given_up: BTreeMap::new(),
         };
         Arc::new(Self {
             number: COMMAND | u64::from(number) << 32,
@@ -180,9 +183,9 @@ impl Stream {
             state.in_flight.insert(tag, Flight { slot, fill, fault, since_ns, accepted_ns: None });
             Some((slot, fill, fault))
         })?;
+        self.check_given_up(slot);
         if fault.is_none() {
-            let words = self.words(slot, self.place(&fill, slot) + u64::from(fill.bytes));
-            words.for_each(|word| word.set(POISON));
+            self.poison(slot, self.end_of(&fill, slot));
         }
         Mark::Submitted.of(fill.tag);
         Some(fill)
@@ -191,6 +194,28 @@ impl Stream {
     /// The first byte of a fill within its buffer's words.
     fn place(&self, fill: &Fill, slot: u16) -> u64 {
         fill.destination.0 - self.memory.device_address().offset((8 * self.stride * usize::from(slot)) as u64).0
+    }
+
+    fn end_of(&self, fill: &Fill, slot: u16) -> u64 {
+        self.place(fill, slot) + u64::from(fill.bytes)
+    }
+
+    fn poison(&self, slot: u16, end: u64) {
+        self.words(slot, end).for_each(|word| word.set(POISON));
+    }
+
+    /// Nothing has come to the buffer since its last fill was given up.
+    fn check_given_up(&self, slot: u16) {
+        let Some(end) = self.state(|state| state.given_up.remove(&slot)) else { return };
+        if self.words(slot, end).any(|word| word.get() != POISON) {
+            violate("commands", "a fill was given up, and the device wrote to its buffer afterwards");
+        }
+    }
+
+    /// All is at rest.
+    pub(super) fn check_all_given_up(&self) {
+        let slots: Vec<_> = self.state(|state| state.given_up.keys().copied().collect());
+        slots.into_iter().for_each(|slot| self.check_given_up(slot));
     }
 
     /// The words of a buffer up to the one behind byte `end`.
@@ -260,6 +285,9 @@ impl Stream {
             let flight = state.in_flight.get(&completed.tag)?;
             self.judge(flight, completed, now_ns).err()
         });
+        if matches!(completed.result, Err(TransferError::Closed | TransferError::Aborted)) {
+            self.give_up(completed.tag);
+        }
         self.land(completed.tag);
         if let Some(text) = wrong {
             violate("commands", format!("fill {:#x} {text}", completed.tag));
@@ -268,6 +296,16 @@ impl Stream {
             Ok(_) => Mark::Completed.of(completed.tag),
             Err(_) => Mark::Failed.of(completed.tag),
         }
+    }
+
+    fn give_up(&self, tag: u64) {
+        let flight = self.state(|state| {
+            let flight = state.in_flight.get(&tag).filter(|flight| flight.fault.is_none())?;
+            Some((flight.slot, self.end_of(&flight.fill, flight.slot)))
+        });
+        let Some((slot, end)) = flight else { return };
+        self.poison(slot, end);
+        self.state(|state| state.given_up.insert(slot, end));
     }
 
     fn judge(&self, flight: &Flight, completed: &Completed, now_ns: u64) -> Result<(), String> {
