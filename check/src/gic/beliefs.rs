@@ -55,6 +55,17 @@ pub(crate) fn check_step(system: &ArmHarness, promises: Promises) {
     check(system, promises, false);
 }
 
+/// A private INTID of a CPU, which no belief tells of.
+pub(super) fn check_private(system: &ArmHarness, cpu: u32, intid: u32, enabled: bool, nmi: bool) {
+    compare(Promises::Kept, |now| {
+        now.arrived(system.model);
+        let Some(held) = config(system, cpu, intid) else { return };
+        let which = u64::from(cpu) << 32 | u64::from(intid);
+        now.same("enable of private INTID, by CPU", which, enabled, held.is_enabled);
+        now.same("priority of private INTID, by CPU", which, if nmi { PSEUDO_NMI } else { ORDINARY }, held.priority);
+    });
+}
+
 /// An operation has just returned: what it promised holds.
 pub(super) fn check_promises(system: &ArmHarness, promises: Promises) {
     glance(promises, |now| {

@@ -6,6 +6,7 @@ pub(crate) mod beliefs;
 pub(crate) mod bells;
 mod bench;
 mod bringup;
+mod counters;
 mod end;
 mod fault;
 mod guards;

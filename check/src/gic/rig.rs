@@ -6,7 +6,7 @@ use super::harness::{self, Entry, Options, V2M_BASE, Version};
 use super::source::{Kind, Style};
 use super::stack::{BLOCK, GicStack, Habits, STRAY};
 use super::step::GicStep;
-use super::{beliefs, bringup, end, guards, manage, silence};
+use super::{beliefs, bringup, counters, end, guards, manage, silence};
 use crate::checkers::truth::marks::{self, Known};
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
@@ -344,6 +344,9 @@ impl Rig for GicRig {
         });
         let shared = self.boot(end::free);
         self.fall_silent();
+        if self.options.gic.pseudo_nmi.is_some() {
+            self.boot(|stack| counters::use_line(&stack.system));
+        }
         self.boot(move |stack| end::bind(stack, &shared));
     }
 
