@@ -4,6 +4,7 @@
 
 mod dim;
 mod features;
+mod held;
 mod irq_am;
 mod levels;
 mod poll;
@@ -22,6 +23,7 @@ pub static PARTS: &Trials = &Trials {
         Trial { name: "net_dim", run: dim::net_dim },
         Trial { name: "rdma_dim", run: dim::rdma_dim },
         Trial { name: "irq-am", run: irq_am::irq_am },
+        Trial { name: "held level", run: held::held },
         Trial { name: "level table", run: levels::levels },
         Trial { name: "poll list", run: poll::list },
         Trial { name: "tuner", run: tuner::tuner },
@@ -33,6 +35,7 @@ pub static PARTS: &Trials = &Trials {
         "net_dim",
         "rdma_dim",
         "irq-am",
+        "held level",
         "level table",
         "poll list",
         "tuner",
