@@ -341,3 +341,14 @@ fn a_drive_that_fails_at_the_end_of_its_reset_is_reset_again() {
     let without = others.split(' ').filter(|name| !name.is_empty()).map(Into::into).collect();
     passes("pc-remapped", &Recipe { set, keep: Some([2, 5, 14].into()), without, ..Recipe::of(0x3197_8620_4bac) });
 }
+
+/// A CPU stands still between the look at a block's pins and the delivery of the line that it found there. Meanwhile the line is
+/// freed, and its number is that of a driver which comes for a wire.
+#[test]
+fn a_line_that_was_looked_up_stays_what_it_is() {
+    let set = knobs("deeds=0 load=710 steps=400");
+    let others = "late-command late-reset misplaced-thread reserved-field slow-line";
+    let without = others.split(' ').map(Into::into).collect();
+    let keep = Some([8, 10, 18, 26, 27, 38, 57].into());
+    passes("gicv2", &Recipe { set, keep, without, ..Recipe::of(0xc759_b69b_a133) });
+}

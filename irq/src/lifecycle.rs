@@ -102,7 +102,8 @@ impl<H: Hal> IrqCore<H> {
         }
     }
 
-    /// Frees a line. Its vector is given to another only once it cannot be pending any more.
+    /// Frees a line. Its vector is given to another only once it cannot be pending any more; the number of a line without a
+    /// vector, once each CPU has looked after its lines ([`IrqCore::housekeep`]).
     ///
     /// # Errors
     /// [`IrqError::InUse`] while it has handlers.
@@ -116,9 +117,14 @@ impl<H: Hal> IrqCore<H> {
         }
         state.mask();
         hardware.release();
-        // Also without a vector: an interrupt that was taken already may be on its way to this line number.
-        let last = state.begin_freeing().unwrap_or(Target::on(self.hal.cpu()));
-        self.retire(&mut state, last);
+        match state.begin_freeing().filter(|last| last.identity.is_some()) {
+            Some(last) => self.retire(&mut state, last),
+            // Any CPU may have taken an interrupt already, and be on its way to this line number.
+            None => {
+                let online = self.matrix.lock().online();
+                online.iter().for_each(|cpu| self.retire(&mut state, Target::on(cpu)));
+            }
+        }
         self.finish_freeing(&mut state);
         Ok(())
     }

@@ -236,3 +236,20 @@ fn the_throttle_of_a_line_without_a_target_ends_though_its_cpu_has_gone() {
     bench.hal.on_cpu(CPU0, || bench.core.housekeep());
     assert_eq!(throttled(), None);
 }
+
+/// `check` found it: a CPU stood still between the look at the pins and the delivery of the line that it had found. Meanwhile the
+/// line was freed, and its number was another line's, whose flow ended an interrupt that nobody had acknowledged.
+#[test]
+fn the_number_of_a_freed_line_is_nobodys_until_every_cpu_has_looked_after_its_lines() {
+    let chain = Chain::new(GIC, Flow::Strict);
+    let Chain { bench, child, action, .. } = &chain;
+    bench.core.free(*child, action).unwrap();
+    bench.hal.on_cpu(CPU1, || bench.core.free_line(*child)).unwrap();
+    bench.hal.advance_ns(1_000_000);
+    let alloc = || bench.hal.on_cpu(CPU1, || bench.alloc(Flow::Edge));
+    assert_ne!(alloc(), *child);
+    // CPU 0 is told to do so, if no interrupt makes it.
+    assert!(bench.core.next_deadline_ns(CPU0).is_some());
+    bench.hal.on_cpu(CPU0, || bench.core.housekeep());
+    assert_eq!(alloc(), *child);
+}
