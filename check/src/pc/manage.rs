@@ -232,7 +232,7 @@ fn kick(stack: &PcStack, cpu: CpuId) {
 /// Many of them are a storm of any line, also of one whose device never sends so often.
 fn retrigger(stack: &PcStack, line: u32, count: u32) {
     for more in (0..count).rev() {
-        with_line(stack, line, |line| match stack.host.core().retrigger(line) {
+        with_line(stack, line, |own| match stack.resend(line, || stack.host.core().retrigger(own)) {
             // The level line's chips resend nothing while its CPU goes offline.
             Err(IrqError::NotSupported(_)) => Ok(()),
             result => result,

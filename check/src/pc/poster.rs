@@ -14,7 +14,7 @@ use drivers::message::MessageDomain;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::posting::{PostingBlock, PostingCapability, PostingCounts};
 use hal::{CpuId, CpuSet, Hal as _};
-use irq::{Action, AllocRequest, Belief, Flow, Irq, IrqReturn, RequesterId};
+use irq::{Action, AllocRequest, Belief, Flow, Irq, IrqError, IrqReturn, RequesterId};
 use machine::model::ModelId;
 use machine::{Regs, SimHal, inspect};
 use std::fmt;
@@ -132,6 +132,11 @@ impl Poster {
     /// The line of a source, if it has one now.
     pub(super) fn line(&self, number: usize) -> Option<Irq> {
         self.sources[number].bound.lock().expect("one host thread").as_ref().map(|(line, _)| *line)
+    }
+
+    /// Makes the line of a source fire once more: then too its handler must run. The caller has claimed it.
+    pub(super) fn resend(&self, number: usize, fire: impl FnOnce() -> Result<(), IrqError>) -> Result<(), IrqError> {
+        Waiting::resend(&self.sources[number].served.0, RAISED | (number as u64) << 32, fire)
     }
 
     /// One manager at a time takes the handler of that line.

@@ -6,7 +6,7 @@ use crate::mark::Mark;
 use crate::server::ringer::RingerPort;
 use crate::server::wire::WirePort;
 use hal::Hal as _;
-use irq::{Action, Irq, IrqReturn};
+use irq::{Action, Irq, IrqError, IrqReturn};
 use machine::SimHal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn ask(this: &Mutex<Self>, kind: u64) {
+    /// Returns the number of the request.
+    pub(super) fn ask(this: &Mutex<Self>, kind: u64) -> u64 {
         let number = {
             let mut this = this.lock().expect("one host thread");
             let number = kind | this.given;
@@ -32,6 +33,28 @@ impl Waiting {
             number
         };
         Mark::Submitted.of(number);
+        number
+    }
+
+    /// The request was not made after all.
+    pub(super) fn take_back(this: &Mutex<Self>, number: u64) {
+        let waits = |this: &mut Self| {
+            let index = this.waiting.iter().position(|&asked| asked == number);
+            index.inspect(|&index| _ = this.waiting.swap_remove(index)).is_some()
+        };
+        if waits(&mut this.lock().expect("one host thread")) {
+            Mark::Refused.of(number);
+        }
+    }
+
+    /// Asks for the handler by `fire`.
+    pub(super) fn resend(
+        this: &Mutex<Self>,
+        kind: u64,
+        fire: impl FnOnce() -> Result<(), IrqError>,
+    ) -> Result<(), IrqError> {
+        let number = Self::ask(this, kind);
+        fire().inspect_err(|_| Self::take_back(this, number))
     }
 
     pub(super) fn serve(this: &Mutex<Self>) -> bool {
@@ -74,6 +97,11 @@ impl Rings {
     pub(super) fn ring(&self, count: u64, period_ns: u64) {
         Waiting::ask(&self.waiting, RING);
         self.port.ring(count, period_ns);
+    }
+
+    /// Makes the line fire once more: then too its handler must begin.
+    pub(super) fn resend(&self, fire: impl FnOnce() -> Result<(), IrqError>) -> Result<(), IrqError> {
+        Waiting::resend(&self.waiting, RING, fire)
     }
 
     pub(super) fn is_idle(&self) -> bool {

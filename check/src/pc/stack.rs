@@ -13,7 +13,7 @@ use crate::coverage::Coverage;
 use crate::mark::Mark;
 use crate::server::{Host, Path};
 use hal::{Affinity, CpuId, ThreadSpec, Threads};
-use irq::Irq;
+use irq::{Irq, IrqError};
 use machine::SimHal;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -189,6 +189,21 @@ impl PcStack {
         match number.checked_sub(self.timer_lines()) {
             None => self.timers.as_ref()?.line(number),
             Some(source) => self.poster.as_ref()?.line(source),
+        }
+    }
+
+    /// Makes a line fire once more, by `fire`. Whose handler tells of each run must tell of one.
+    pub(super) fn resend(&self, index: u32, fire: impl FnOnce() -> Result<(), IrqError>) -> Result<(), IrqError> {
+        let number = self.place_of(index);
+        let first = 2 + self.slots.len() + self.accelerator_lines() + self.timer_lines();
+        match (number.checked_sub(first), &self.poster) {
+            (Some(source), Some(poster)) => match self.claim_line(index) {
+                Some(_claim) => poster.resend(source, fire),
+                // Another manager frees it, and may take the interrupt with it.
+                None => fire(),
+            },
+            _ if number == 0 => self.rings.resend(fire),
+            _ => fire(),
         }
     }
 
