@@ -110,6 +110,8 @@ pub struct Bench<T> {
     pub pairs: Option<Vec<[&'static str; 2]>>,
     /// Triples of operations, by name.
     pub triples: Vec<[&'static str; 3]>,
+    /// How the names of the single faults begin that it is for; empty: all.
+    pub faults: &'static str,
 }
 
 impl<T> Bench<T> {
@@ -121,7 +123,7 @@ impl<T> Bench<T> {
         let list = set.iter().flat_map(|list| list.split(',')).filter(|pair| !pair.is_empty());
         let pairs = list.map(|pair| pair.split_once('=').expect("NAME=VALUE"));
         let set = pairs.map(|(name, value)| (name, value.to_owned())).collect();
-        Self { name, set, before: Vec::new(), operations: Vec::new(), pairs: None, triples: Vec::new() }
+        Self { name, set, before: Vec::new(), operations: Vec::new(), pairs: None, triples: Vec::new(), faults: "" }
     }
 }
 

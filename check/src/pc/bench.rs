@@ -14,6 +14,9 @@ const CPU_0: u64 = 1;
 const CPU_1: u64 = 2;
 const CPU_2: u64 = 4;
 
+/// Faults of the remapping unit's queue.
+const INVALIDATIONS: &str = "invalidation";
+
 /// Vectors that lines have left are free again behind this time.
 const SETTLED_NS: u64 = 100_000;
 
@@ -72,8 +75,9 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
     ];
     let still = ["move", "move-back", "disable", "retrigger"];
     let ringing = ringing("ringing", &machine, &operations, &still);
-    let mut others = vec![threads(own, &operations), aborts(&machine), leaving(&machine), ringing];
+    let mut others = vec![threads(own, &operations), aborts(&machine), ringing];
     if delivery != Path::Plain {
+        others.push(leaving(&machine));
         let moves = ["move", "move-back", "move-queue"];
         others.extend(
             [("forgetting", &moves[..]), ("lending", &["lend"])].map(|it| forgetting(it, &machine, &operations)),
@@ -102,7 +106,8 @@ fn leaving(machine: &[&'static str]) -> Bench<PcStep> {
     let ring = PcStep::Ring { count: 2, period_ns: 10_000 };
     let operations = vec![("ring", ring), ("offline", PcStep::Offline { cpu: 1, ns: 500 })];
     let before = [RING, PIN, QUEUE].map(|line| PcStep::Move { line, cpus: CPU_1 });
-    Bench { before: before.into(), operations, pairs: Some(Vec::new()), ..Bench::new("leaving", machine) }
+    let pairs = Some(Vec::new());
+    Bench { before: before.into(), operations, pairs, faults: INVALIDATIONS, ..Bench::new("leaving", machine) }
 }
 
 /// The same with a remapping unit that keeps one entry: it may take a changed one before the driver has had it invalidated, and
@@ -115,7 +120,7 @@ fn forgetting(
     let machine: Vec<_> = machine.iter().copied().chain(["cache_places=1"]).collect();
     let burst = PcStep::Burst { queue: 0, count: 200, depth: 2 };
     let bench = ringing(name, &machine, operations, chosen);
-    Bench { before: bench.before.into_iter().chain([burst]).collect(), ..bench }
+    Bench { before: bench.before.into_iter().chain([burst]).collect(), faults: INVALIDATIONS, ..bench }
 }
 
 /// The same, with commands under way when they are aborted, and a last load that needs every id: for faults alone.

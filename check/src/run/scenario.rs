@@ -71,7 +71,8 @@ impl<S: Subject> Scenario for S {
                 let acts_times = if let Strikes::Times(times) = single.strikes { times } else { 1 };
                 Case { bench, fault, lasts, behind, acts_times, name: format!("{}/{}", it.name, single.kind) }
             };
-            singles.iter().enumerate().map(case).collect::<Vec<_>>()
+            let is_for = |(_, single): &(usize, &Single<S::Fault>)| single.kind.starts_with(it.faults);
+            singles.iter().enumerate().filter(is_for).map(case).collect::<Vec<_>>()
         };
         benches.iter().enumerate().flat_map(of).collect()
     }
