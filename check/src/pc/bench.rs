@@ -73,8 +73,8 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         ["move", "move-back", "fire"],
         ["move", "move-back", "offline"],
     ];
-    let still = ["move", "move-back", "disable", "retrigger"];
-    let ringing = ringing("ringing", &machine, &operations, &still);
+    let all = ["move", "move-back", "disable", "retrigger", "offline", "offline-target"];
+    let ringing = ringing("ringing", &machine, &operations, &all);
     let mut others = vec![threads(own, &operations), aborts(&machine), ringing];
     if delivery != Path::Plain {
         others.push(leaving(&machine));
@@ -88,7 +88,7 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
 }
 
 /// The same, with messages all the time: for faults alone. Between a change of hardware and what the driver then does about a
-/// fault, a message comes. Where no CPU leaves, none may find nobody.
+/// fault, a message comes.
 fn ringing(
     name: &'static str,
     machine: &[&'static str],
