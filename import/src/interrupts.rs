@@ -137,25 +137,21 @@ impl Interrupts {
         self.lines = found.into_iter().filter(|line| line.counts.len() <= columns).collect();
     }
 
-    /// True if `later` was read before `self`: more of its counts are lower than higher, of the CPUs that both have.
+    /// True if `later` was read before `self`: more of its counts are lower than higher, of the CPUs that both have. A count
+    /// that wrapped at 32 bits is higher.
     pub fn is_behind(&self, later: &Self) -> bool {
-        let both: BTreeSet<u32> = {
-            let theirs: BTreeSet<u32> = later.cpus.iter().copied().collect();
-            self.cpus.iter().copied().filter(|cpu| theirs.contains(cpu)).collect()
-        };
-        let columns = |of: &Self| -> Vec<bool> { of.cpus.iter().map(|cpu| both.contains(cpu)).collect() };
-        let total = |line: &Line, columns: &[bool]| -> u64 {
-            let counts = line.counts.iter().zip(columns).filter(|(_, is_of_both)| **is_of_both);
-            counts.fold(0, |sum, (&count, _)| sum.saturating_add(count))
-        };
-        let [of_self, of_later] = [self, later].map(columns);
-        let mine: BTreeMap<&str, u64> =
-            self.lines.iter().map(|line| (line.id.as_str(), total(line, &of_self))).collect();
+        let columns: BTreeMap<u32, usize> = self.cpus.iter().enumerate().map(|(column, &cpu)| (cpu, column)).collect();
+        let mine: BTreeMap<&str, &Line> = self.lines.iter().map(|line| (line.id.as_str(), line)).collect();
         let (mut rises, mut falls) = (0, 0);
         for line in &later.lines {
-            match mine.get(line.id.as_str()).map(|before| total(line, &of_later).cmp(before)) {
-                Some(std::cmp::Ordering::Greater) => rises += 1,
-                Some(std::cmp::Ordering::Less) => falls += 1,
+            let Some(earlier) = mine.get(line.id.as_str()) else { continue };
+            let of_both = line.counts.iter().zip(&later.cpus).filter_map(|(&count, cpu)| {
+                let before = *earlier.counts.get(*columns.get(cpu)?)?;
+                Some(change(before, count))
+            });
+            match of_both.fold(0i64, i64::saturating_add).signum() {
+                1 => rises += 1,
+                -1 => falls += 1,
                 _ => {}
             }
         }
@@ -223,12 +219,20 @@ impl Difference {
     }
 }
 
+/// Kernels count in `unsigned int`.
+const WRAP: u64 = 1 << 32;
+
 /// From `before` to `after`; none if the count fell and did not wrap. See [`Interrupts::until`].
 fn rise(before: u64, after: u64) -> Option<u64> {
-    const WRAP: u64 = 1 << 32;
     // A wrap within a measurement begins near the top and ends near the bottom.
-    let has_wrapped = before < WRAP && before > WRAP / 2 && after < WRAP / 2;
+    let has_wrapped = before < WRAP && before.saturating_sub(after) > WRAP / 2;
     after.checked_sub(before).or_else(|| has_wrapped.then(|| after + WRAP - before))
+}
+
+/// The change of a count that may have wrapped: of the two ways round, the shorter.
+fn change(before: u64, after: u64) -> i64 {
+    let difference = after.wrapping_sub(before);
+    if before < WRAP && after < WRAP { i64::from(difference as u32 as i32) } else { difference as i64 }
 }
 
 /// What `lsirq` and `irqtop` of util-linux print (number, sum of all CPUs, perhaps the last rise, name), also with `-J`, in the
@@ -372,6 +376,21 @@ Err:          0
         assert!(differences.iter().all(|one| !one.is_anew));
         let anew = before.until(&Interrupts::parse(b"CPU1\n 34: 3 IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\n"));
         assert_eq!((anew[0].total(), anew[0].is_anew), (3, true));
+    }
+
+    #[test]
+    fn counts_that_wrapped_are_in_their_order() {
+        let at = |count: u64| {
+            let lines: String = (1..4).map(|at| format!(" 4{at}: 0 {count} PCI-MSI {at}-edge nvme0q{at}\n")).collect();
+            Interrupts::parse(format!("CPU0 CPU1\n{lines} LOC: 7 7 Local\n").as_bytes())
+        };
+        let (before, later) = (at(WRAP - 1000), at(23_000));
+        assert!(!before.is_behind(&later) && later.is_behind(&before));
+        assert_eq!(before.until(&later)[0].counts, [(0, 0), (1, 24_000)]);
+        // Wider counters do not wrap there.
+        assert!(at(WRAP + 9).is_behind(&at(5)) && !at(5).is_behind(&at(WRAP + 9)));
+        // From the middle to the bottom is too far for a wrap.
+        assert!(at(WRAP / 2 + 9).until(&at(WRAP / 2 - 9))[0].is_anew);
     }
 
     #[test]
