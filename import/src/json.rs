@@ -73,12 +73,17 @@ fn of_clean(clean: &[u8]) -> Result<Found, FioJsonError> {
 /// fio's documents that follow each other. `is_printed`: the text is a string of a document, and no other is looked into.
 fn search(clean: &[u8], is_printed: bool) -> Result<Found, FioJsonError> {
     let (mut from, mut failures, mut others) = (0, 0, false);
+    let mut alone = Vec::new();
     let (mut found, mut notes, mut broken) = (Runs::default(), Vec::new(), None);
     while let Some(start) = object_at(clean, from) {
         let mut documents = serde_json::Deserializer::from_slice(&clean[start..]).into_iter::<Joined>();
         match documents.next() {
             Some(Ok(Joined(Value::Object(document)))) => {
                 from = start + documents.byte_offset();
+                if is_job_alone(&document) {
+                    alone.push(Value::Object(document));
+                    continue;
+                }
                 let (of_fio, path) = unwrapped(document, is_printed);
                 others |= of_fio.is_empty();
                 of_fio.into_iter().for_each(|document| found.add(document));
@@ -98,6 +103,9 @@ fn search(clean: &[u8], is_printed: bool) -> Result<Found, FioJsonError> {
             _ => from = start + 1,
         }
     }
+    if found.documents.is_empty() && broken.is_none() && !alone.is_empty() {
+        return Ok(of_jobs(alone));
+    }
     notes.extend(found.note());
     match (found.documents.is_empty(), broken) {
         (false, None) => Ok((found.documents, notes)),
@@ -109,6 +117,24 @@ fn search(clean: &[u8], is_printed: bool) -> Result<Found, FioJsonError> {
         (true, None) if others => Err(FioJsonError::NoJobs),
         (true, None) => Err(FioJsonError::NoJson),
     }
+}
+
+/// Whether a document is one of fio's jobs, and not a run.
+fn is_job_alone(document: &Map<String, Value>) -> bool {
+    let has = |key: &str| document.get(key).is_some_and(Value::is_object);
+    document.contains_key("jobname")
+        && jobs(document).is_none()
+        && ["read", "write", "trim", "mixed"].into_iter().any(has)
+}
+
+/// The run of jobs that somebody took out of fio's document.
+fn of_jobs(jobs: Vec<Value>) -> Found {
+    let note = format!(
+        "the text holds {} of fio's jobs without the document around them, as `jq .jobs` prints them: they are taken as one run; \
+         fio's version, the options of [global] and the statistics of disks are not in it",
+        jobs.len()
+    );
+    (vec![Map::from_iter([(LISTS[0].to_owned(), Value::Array(jobs))])], vec![note])
 }
 
 /// Most runs of other jobs that one text may hold.
@@ -345,6 +371,23 @@ mod tests {
         assert!(matches!(names(&middle), Err(FioJsonError::Broken(_))));
         let behind = FIO.replace("\"name\" : \"sda\"", "\"name\" \"sda\"");
         assert_eq!(names(&behind).unwrap().0, ["a", "b"]);
+    }
+
+    #[test]
+    fn jobs_without_their_document_are_a_run() {
+        let job = |name: &str| format!("{{\"jobname\": \"{name}\", \"read\": {{\"iops\": 7}}}}");
+        for text in [
+            format!("[{}, {}]", job("a"), job("b")),
+            format!("[\n  {},\n  {}\n]\n", job("a"), job("b")),
+            format!("{}\n{}\n", job("a"), job("b")),
+        ] {
+            let (found, notes) = names(&text).unwrap();
+            assert_eq!(found, ["a", "b"], "{text}");
+            assert!(notes.len() == 1 && notes[0].contains("2 of fio's jobs without the document"), "{notes:?}");
+        }
+        assert!(names(&format!("[{}, {}", job("a"), &job("b")[..20])).is_err(), "a job is missing");
+        assert_eq!(names(&format!("{}\n{FIO}", job("c"))).unwrap().0, ["a", "b"], "beside a whole document");
+        assert!(names("[{\"jobname\": \"a\"}]").is_err(), "no job that ran");
     }
 
     #[test]

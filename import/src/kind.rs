@@ -70,6 +70,14 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// That option with what stands behind it.
+    pub fn usage(self) -> Option<String> {
+        let files = if matches!(self, Self::Interrupts | Self::Stat) { "BEFORE AFTER" } else { "FILE" };
+        self.option().map(|option| format!("{option} {files}"))
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -108,6 +116,7 @@ mod tests {
     fn each_file_is_known() {
         for (text, expected) in [
             ("{\"jobs\": [{\"jobname\": \"a\"}]}", Some(Kind::Fio)),
+            ("[{\"jobname\": \"a\", \"read\": {\"iops\": 7}}]", Some(Kind::Fio)),
             ("; mine\n[global]\nrw=read\n[a] # first\n", Some(Kind::Job)),
             ("      CPU0\n 34: 7 PCI-MSI 1-edge nvme0q1\n", Some(Kind::Interrupts)),
             ("      CPU0\n HI: 0\n NET_RX: 7\n BLOCK: 9\n", Some(Kind::Softirqs)),
@@ -122,6 +131,8 @@ mod tests {
             assert_eq!(found, expected, "{text}");
             assert!(found.is_none_or(|kind| kind.is(text.as_bytes())));
         }
+        assert_eq!(Kind::Interrupts.usage().as_deref(), Some("--interrupts BEFORE AFTER"));
+        assert_eq!((Kind::Job.usage().as_deref(), Kind::Archive.usage()), (Some("--job FILE"), None));
         assert_eq!(Kind::of(&[0x1f, 0x8b, 8, 0]), Some(Kind::Archive));
         assert_eq!(Kind::of(b"PK\x03\x04\x14\0"), Some(Kind::Archive));
     }
