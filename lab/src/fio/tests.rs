@@ -304,3 +304,15 @@ fn lists_and_patterns_of_devices_are_refused() {
     }
     assert!(read("[a]\nfilename=/mnt/a b,c*\n").is_ok(), "a file");
 }
+
+#[test]
+fn a_backslash_is_part_of_a_name_unless_a_colon_follows() {
+    for (text, names) in [
+        (r"\\.\PhysicalDrive1:\\.\PhysicalDrive2", &[r"\\.\PhysicalDrive1", r"\\.\PhysicalDrive2"][..]),
+        (r"/mnt/a\:b:c", &["/mnt/a:b", "c"]),
+        (r"D\:\data", &[r"D:\data"]),
+        (":a::b:", &["a", "b"]),
+    ] {
+        assert_eq!(split_names(text), names, "{text}");
+    }
+}

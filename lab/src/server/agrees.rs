@@ -1,7 +1,7 @@
 //! Whether a job's options can have made what fio measured: people mix up job files, and fio prints the options of one
 //! section for several.
 
-use crate::fio::FioJob;
+use crate::fio::{FioJob, drive_of};
 use crate::kinds::storage::{IoEngine, Trims};
 use import::disks;
 use import::fio_json::{self, FioOutput};
@@ -142,7 +142,7 @@ pub(super) fn bypasses(sections: &[FioJob], fio: &FioOutput) -> Result<(), Strin
 /// A note on files that lay on several drives, as fio's statistics say: they are simulated on one.
 pub(super) fn files_on_several(sections: &[FioJob], fio: &FioOutput) -> Option<String> {
     let drives: Vec<&str> = disks::reached(&fio.disks).into_iter().map(|disk| disk.name.as_str()).collect();
-    let has_files = sections.iter().flat_map(|section| section.file_names(0)).any(|name| !name.starts_with("/dev/"));
+    let has_files = sections.iter().flat_map(|section| section.file_names(0)).any(|name| drive_of(&name).is_none());
     (has_files && drives.len() > 1).then(|| {
         format!(
             "the files lie on {}, and are taken as files of one drive; valid for a platform of each drive: a run with \

@@ -15,7 +15,7 @@ pub(super) fn files(text: &str, fio: &FioOutput, known: Option<&Links>, notes: &
         return text.to_owned();
     }
     // A colon of a name keeps its backslash.
-    let escaped = |name: &String| name.replace('\\', "\\\\").replace(':', "\\:");
+    let escaped = |name: &String| name.replace(':', "\\:");
     found.iter().map(escaped).collect::<Vec<_>>().join(":")
 }
 

@@ -15,9 +15,23 @@ const CHARACTER_DEVICE: &str = "/dev/ng";
 const CHARACTER_DEVICE_VALID: &str = "filename=/dev/ng0n1";
 const NO_CHARACTER_DEVICE: &str = "is not for ioengine=io_uring_cmd, which takes a namespace's character device";
 
+/// How Windows names a whole drive, with its number behind: `\\.\PhysicalDrive1`.
+const OF_WINDOWS: &str = r"\\.\PhysicalDrive";
+
+/// The drive of Windows that a name stands for, in one spelling: case does not count, nor does the direction of slashes.
+fn drive_of_windows(name: &str) -> Option<String> {
+    let name = name.replace('/', r"\");
+    let (start, number) = name.split_at_checked(OF_WINDOWS.len())?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    (start.eq_ignore_ascii_case(OF_WINDOWS) && is_number).then(|| format!("{OF_WINDOWS}{number}"))
+}
+
 /// The drive that a name stands for; none if it is a file. A namespace has two names: `/dev/nvme0n1`, and `/dev/ng0n1` for
 /// commands past the block layer. Partitions are parts of their drive.
 pub fn drive_of(name: &str) -> Option<String> {
+    if let Some(drive) = drive_of_windows(name) {
+        return Some(drive);
+    }
     let below = name.strip_prefix("/dev/").filter(|below| !below.starts_with("shm/"))?;
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(rest) = below.strip_prefix("ng").filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit())) {
@@ -196,6 +210,12 @@ mod tests {
             ("/dev/disk/by-id/nvme-x-party", Some("/dev/disk/by-id/nvme-x-party")),
             ("/dev/shm/x", None),
             ("/mnt/nvme0n1p1", None),
+            (r"\\.\PhysicalDrive1", Some(r"\\.\PhysicalDrive1")),
+            (r"\\.\PHYSICALDRIVE12", Some(r"\\.\PhysicalDrive12")),
+            ("//./PhysicalDrive1", Some(r"\\.\PhysicalDrive1")),
+            (r"\\.\PhysicalDrive", None),
+            (r"\\.\C:", None),
+            (r"D\data", None),
             ("x", None),
         ] {
             assert_eq!(drive_of(name).as_deref(), drive, "{name}");

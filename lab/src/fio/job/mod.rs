@@ -110,18 +110,19 @@ impl FioJob {
     }
 }
 
-/// Names between colons. A backslash takes a colon's meaning away.
+/// Names between colons. A backslash takes the meaning of a colon behind it away, and else stands for itself, as in
+/// `\\.\PhysicalDrive1`. Source: fio, `get_next_str` in `options.c`.
 pub(crate) fn split_names(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
-    let mut escaped = false;
     for letter in text.chars() {
-        match (escaped, letter) {
-            (false, '\\') => escaped = true,
-            (false, ':') => names.push(String::new()),
-            (_, letter) => {
-                escaped = false;
-                names.last_mut().expect("it begins with one").push(letter);
+        let name = names.last_mut().expect("it begins with one");
+        match letter {
+            ':' if name.ends_with('\\') => {
+                name.pop();
+                name.push(':');
             }
+            ':' => names.push(String::new()),
+            letter => name.push(letter),
         }
     }
     names.retain(|name| !name.is_empty());
