@@ -108,6 +108,7 @@ fn gather(args: &ImportArgs) -> Result<Server, Failure> {
             interrupts: both(&interrupts),
             stat: both(&stat),
             uptime: None,
+            is_enclosed: args.fio_json.len() == 1,
             links: None,
             cpus,
         };

@@ -1,26 +1,29 @@
 //! How the interrupts of a measurement's drives came: from two readings of `/proc/interrupts`.
 
 use super::chips;
+use super::elapsed::Elapsed;
+use super::used::{self, Used};
 use import::interrupts::{Difference, Interrupts, Line};
 use std::collections::BTreeSet;
 
 /// The interrupts between two readings.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delivered {
-    /// Of NVMe queues, a second; none if the readings say no time.
+    /// Of the NVMe queues that the job used, a second; none if that is not known.
     pub per_second: Option<f64>,
-    /// NVMe queues that had one.
+    /// NVMe queues that had one: the job's, where it is known which are.
     pub vectors: usize,
     /// How they came: the name of a variant.
     pub delivery: &'static str,
 }
 
 impl Delivered {
-    /// The interrupts of NVMe queues between two readings. What the readings lack, and what is taken in its place, are notes.
+    /// The interrupts of the NVMe queues that a job used, between two readings. What the readings lack, and what is taken in its
+    /// place, are notes.
     pub(super) fn between(
-        before: &Interrupts,
-        after: &Interrupts,
-        seconds: Option<f64>,
+        [before, after]: [&Interrupts; 2],
+        used: &Used,
+        elapsed: Elapsed,
         notes: &mut Vec<String>,
     ) -> Option<Self> {
         notes.extend(before.notes.iter().chain(&after.notes).map(|note| format!("interrupts: {note}")));
@@ -28,7 +31,7 @@ impl Delivered {
             notes.push("interrupts: the counts fall: the two readings are not in their order".to_owned());
             return None;
         }
-        let found = delivered(&before.until(after), [before, after], seconds, notes)?;
+        let found = delivered(&before.until(after), [before, after], (used, elapsed), notes)?;
         let is_part = [before, after].iter().any(|reading| reading.lines.iter().all(|line| line.chip().is_some()));
         if is_part && found.delivery == "remapped" {
             notes.push(
@@ -47,7 +50,7 @@ const NAMED_MAX: usize = 8;
 fn delivered(
     differences: &[Difference],
     [before, after]: [&Interrupts; 2],
-    seconds: Option<f64>,
+    (used, elapsed): (&Used, Elapsed),
     notes: &mut Vec<String>,
 ) -> Option<Delivered> {
     // The admin queue, 0, has no I/O.
@@ -57,11 +60,20 @@ fn delivered(
         notes.push("no interrupt of an NVMe queue (nvme0q1) came between the readings".to_owned());
         return None;
     }
+    let is_called = |queue: &&&Difference| queue.line.is_called_by_vmd();
+    let called_count = queues.iter().filter(is_called).count();
+    let used::Own { queues, mut is_exact } = used.own(queues, [before, after], notes);
     let (called, own): (Vec<&Difference>, Vec<_>) =
         queues.iter().copied().partition(|queue| queue.line.is_called_by_vmd());
     let passed: Vec<&Difference> = own.iter().copied().filter(|queue| queue.line.is_behind_vmd()).collect();
     if !passed.is_empty() {
         notes.push(format!("{}: it passes their interrupts on, which are counted as they are", behind_vmd(&passed)));
+    }
+    if !called.is_empty() && called.len() < called_count {
+        notes.push(
+            "interrupts: those of the VMD are also of drives that the job did not use: there is no rate".to_owned(),
+        );
+        is_exact = false;
     }
     let of_vmd = if called.is_empty() { Vec::new() } else { of_vmd(differences, &called, notes) };
     let interrupts: Vec<&Difference> = own.iter().chain(&of_vmd).copied().collect();
@@ -78,17 +90,21 @@ fn delivered(
         ));
     }
     let lacks = lacking(before, after, &interrupts);
-    let seconds = seconds.filter(|_| anew.is_empty() && lacks.is_none());
+    let is_whole = is_exact && anew.is_empty() && lacks.is_none();
     notes.extend(lacks);
     let count: u64 = interrupts.iter().fold(0, |sum, one| sum.saturating_add(one.total()));
-    Some(Delivered { per_second: seconds.map(|seconds| count as f64 / seconds), vectors: queues.len(), delivery })
+    let per_second = if is_whole { elapsed.per_second(count, notes) } else { None };
+    Some(Delivered { per_second, vectors: queues.len(), delivery })
 }
 
 /// What is missing in one of the readings, so that how many interrupts came is not known: a count that only the second has is
 /// that of all the time since the system started.
 fn lacking(before: &Interrupts, after: &Interrupts, counted: &[&Difference]) -> Option<String> {
     let only = |of: &Interrupts, not: &Interrupts| of.cpus.iter().find(|cpu| !not.cpus.contains(cpu)).copied();
-    let is_queue = |line: &&Line| line.nvme_queue().is_some_and(|(_, queue)| queue > 0);
+    // The VMD's interrupts are of all controllers.
+    let of_vmd = counted.iter().any(|one| used::controller(one).is_none());
+    let is_counted = |at: u32| of_vmd || counted.iter().any(|one| used::controller(one) == Some(at));
+    let is_queue = |line: &&Line| line.nvme_queue().is_some_and(|(at, queue)| queue > 0 && is_counted(at));
     let has = |reading: &Interrupts, line: &Line| {
         reading.lines.iter().any(|known| known.id == line.id && known.nvme_queue() == line.nvme_queue())
     };
@@ -124,10 +140,9 @@ fn of_vmd<'a>(differences: &'a [Difference], called: &[&Difference], notes: &mut
 
 /// The drives of queues behind a VMD, for a note.
 fn behind_vmd(queues: &[&Difference]) -> String {
-    let controllers: BTreeSet<u32> =
-        queues.iter().filter_map(|queue| queue.line.nvme_queue()).map(|(at, _)| at).collect();
-    let names: Vec<String> = controllers.iter().map(|at| format!("nvme{at}")).collect();
-    format!("interrupts: {} behind Intel's VMD ({})", names.join(", "), queues[0].line.chip().unwrap_or_default())
+    let controllers: BTreeSet<u32> = queues.iter().filter_map(|queue| used::controller(queue)).collect();
+    let names = used::names(&controllers);
+    format!("interrupts: {names} behind Intel's VMD ({})", queues[0].line.chip().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -180,6 +195,14 @@ mod tests {
             assert_eq!(found, Some(expected), "{of_vmd}: {notes}");
             assert!(notes.contains("nvme2 behind Intel's VMD (VMD-"), "{notes}");
         }
+        // Other drives behind it are busy.
+        let at = |count: u32| {
+            let queue = |at: u32| format!(" 5{at}: {count} 0 VMD-MSI 126 nvme{at}q1\n");
+            format!(" 40: 0 {count} IR-PCI-MSI 229376-edge vmd0\n{}{} PMN: 0 0 Posted\n", queue(0), queue(1))
+        };
+        let (found, notes) = of_lines(&at(5), &at(2005));
+        assert_eq!(found, Some(Delivered { per_second: None, vectors: 1, delivery: "remapped" }), "{notes}");
+        assert!(notes.contains("also of drives that the job did not use"), "{notes}");
         let (found, notes) = of("IR-PCI-MSI 7-edge eth0", "VMD-MSI 126", 0);
         assert!(found.is_none() && notes.contains("no interrupt of the VMD itself"), "{notes}");
         // A VMD that passes messages on unchanged.
@@ -224,7 +247,7 @@ mod tests {
         {
             let [before, after] = [before, after].map(|text| Interrupts::parse(text.as_bytes()));
             let mut notes = Vec::new();
-            let found = Delivered::between(&before, &after, Some(2.0), &mut notes);
+            let found = Delivered::between([&before, &after], &Used::Untold, Elapsed::Uptime(2.0), &mut notes);
             assert!(
                 found.is_none_or(|found| found.per_second.is_none()) && notes.join("\n").contains(why),
                 "{notes:?}"

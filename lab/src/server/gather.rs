@@ -2,12 +2,14 @@
 
 use super::agrees;
 use super::delivery::Delivered;
+use super::elapsed::Elapsed;
 use super::job;
 use super::named;
+use super::used::Used;
 use crate::fio::{self, FioJob, Variables};
 use crate::input::InputError;
 use hal::CpuSet;
-use import::cpu_time::{CpuTicks, uptime_s};
+use import::cpu_time::CpuTicks;
 use import::encoding;
 use import::fio_json::FioOutput;
 use import::interrupts::Interrupts;
@@ -63,6 +65,8 @@ pub struct Parts<'a> {
     pub stat: Option<[&'a [u8]; 2]>,
     /// `/proc/uptime`, likewise.
     pub uptime: Option<[&'a [u8]; 2]>,
+    /// The readings enclose this run of fio's, and no other was between them.
+    pub is_enclosed: bool,
     /// What links to drives point to.
     pub links: Option<&'a Links>,
     /// CPUs of the server, `$ncpus` of its job files.
@@ -97,13 +101,13 @@ impl Measurement {
         agrees::explains(&sections, &fio)
             .and_then(|()| agrees::bypasses(&sections, &fio))
             .map_err(|why| format!("{name}: {why}"))?;
-        let seconds = parts.uptime.and_then(|[before, after]| Some(uptime_s(after)? - uptime_s(before)?));
+        let (used, elapsed) = (Used::of(&sections, &fio), Elapsed::of(&fio, parts));
         let readings = parts.interrupts.map(|pair| pair.map(Interrupts::parse));
         let named = readings.iter().flatten().filter(|reading| reading.has_header);
         let online = named.map(|reading| reading.cpus.len() as u32).max();
         let interrupts = readings.and_then(|[before, after]| {
             let mut found = Vec::new();
-            let delivered = Delivered::between(&before, &after, seconds.filter(|seconds| *seconds > 0.0), &mut found);
+            let delivered = Delivered::between([&before, &after], &used, elapsed, &mut found);
             notes.extend(found.into_iter().map(|note| format!("{name}: {note}")));
             delivered
         });

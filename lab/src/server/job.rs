@@ -142,6 +142,20 @@ fn simulated(name: &str, text: &str, fio: &FioOutput, links: Option<&Links>, not
     text.lines().filter_map(line).collect()
 }
 
+/// The longest ramp of the jobs, in seconds. fio's runtimes are without it.
+pub(super) fn ramp_s(fio: &FioOutput, parts: &Parts<'_>) -> f64 {
+    let text = match parts.job {
+        Some(text) => String::from_utf8_lossy(text).into_owned(),
+        None => written(fio).unwrap_or_default(),
+    };
+    let seconds = |line: &str| {
+        let (_, value) = line.split_once('=').filter(|(key, _)| key.trim() == "ramp_time")?;
+        let alone = sections("ramp", &format!("[a]\nfilename=a\nsize=1m\nramp_time={}\n", value.trim()), 1).ok()?;
+        Some(alone.first()?.load.ends.ramp_ns as f64 / 1e9)
+    };
+    text.lines().filter_map(seconds).fold(0.0, f64::max)
+}
+
 /// Whether jobs with a size took their whole runtime. Then it does no harm to take `time_based` as given, and fio prints no flag
 /// that a job file has without a value.
 fn lasted(sections: &[FioJob], fio: &FioOutput) -> bool {
@@ -384,6 +398,9 @@ mod tests {
             let found = server(&[("a", 0, &format!(r#""rw": "read", {options}"#), 5)], None);
             assert_eq!(found.measurements.len(), 1, "{:?}", found.notes);
         }
+        let two =
+            r#""rw": "read", "ioengine": "windowsaio", "filename": "\\\\.\\PhysicalDrive1:\\\\.\\PhysicalDrive2""#;
+        assert_eq!(server(&[("a", 0, two, 5)], None).measurements[0].drives(), 2);
         let memory = server(&[("a", 0, r#""rw": "read", "filename": "/dev/shm/x""#, 5)], None);
         assert!(
             memory.measurements.is_empty() && memory.notes[0].contains("/dev/shm/x lies in memory"),

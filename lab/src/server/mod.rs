@@ -7,6 +7,8 @@
 //! | `chips.rs` | what the chips of the interrupts say of their delivery |
 //! | `delivery.rs` | how the interrupts of a measurement's drives came |
 //! | `facts.rs` | what the kernel says of the hardware: no fit needed |
+//! | `used.rs` | whose interrupts a job's I/Os had: which controllers it used |
+//! | `elapsed.rs` | the time between two readings |
 //! | `choose.rs` | which of many measurements are fitted |
 //! | `agrees.rs` | whether a job's options can have made what fio measured |
 //! | `cost.rs` | what their runs cost, and how many a fit can afford |
@@ -24,6 +26,7 @@ mod cost;
 pub mod delivery;
 pub mod facts;
 pub mod fit;
+mod elapsed;
 pub mod gather;
 mod job;
 pub mod misses;
@@ -31,5 +34,6 @@ mod named;
 mod shape;
 pub mod write;
 
+mod used;
 /// The kind of drive in the platform file of a measured server.
 pub const DRIVE: &str = "measured";
