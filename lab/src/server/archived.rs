@@ -1,5 +1,6 @@
 //! The measurements of an archive: of `scripts/measure-server`, or of somebody's own.
 
+use super::beside::{self, Counter, File};
 use super::facts;
 use super::gather::{Parts, Server};
 use import::archive::Contents;
@@ -50,9 +51,9 @@ impl Server {
                 interrupts: pair("interrupts"),
                 stat: pair("stat"),
                 uptime: pair("uptime"),
-                links: Some(&links),
                 // scripts/measure-server reads twice while the job runs.
                 is_enclosed: false,
+                links: Some(&links),
                 cpus,
             };
             server.add(name, &parts);
@@ -78,31 +79,51 @@ impl Server {
         root
     }
 
-    /// Adds what looks like fio's outputs in files of somebody's own.
+    /// Adds what looks like fio's outputs in files of somebody's own, each with the readings around it.
     fn add_outputs(&mut self, contents: &Contents) {
         self.notes.push(
             "there is no folder `points`: scripts/measure-server did not make this; its fio outputs are read".into(),
         );
-        let links = self.links.clone();
-        let mut looked_at = 0;
-        let mut outputs: Vec<(&String, &Vec<u8>)> = Vec::new();
+        let mut outputs: Vec<File<'_>> = Vec::new();
+        let mut others: Vec<File<'_>> = Vec::new();
         for (path, bytes) in &contents.files {
-            if path.rsplit('/').next().is_some_and(|name| name.starts_with("lscpu")) {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            let most = if name.contains("interrupts") { INTERRUPTS_BYTES_MAX } else { OTHER_BYTES_MAX };
+            if name.starts_with("lscpu") {
                 self.about.insert("lscpu".to_owned(), bytes.clone());
             } else if is_output(bytes) {
-                if let Some((same, _)) = outputs.iter().find(|(_, other)| *other == bytes) {
-                    self.notes.push(format!("{path} has the content of {same}, and is left out"));
-                    continue;
+                match outputs.iter().find(|(_, other)| other == bytes) {
+                    Some((same, _)) => {
+                        self.notes.push(format!("{path} has the content of {same}, and is left out"));
+                    }
+                    None => outputs.push((path, bytes)),
                 }
-                outputs.push((path, bytes));
-                let cpus = facts::cpus(&facts::facts(&self.about));
-                let name = path.rsplit_once('.').map_or(path.as_str(), |(name, _)| name);
-                self.add(name, &Parts { fio: bytes, cpus, links: Some(&links), ..Parts::default() });
-            } else if bytes.len() <= OTHER_BYTES_MAX && looked_at < OTHERS_MAX {
-                looked_at += 1;
-                self.notes.extend(not_used(path, bytes));
+            } else if bytes.len() <= most && others.len() < OTHERS_MAX {
+                others.push((path, bytes));
             }
         }
+        let counters: Vec<(Counter, File<'_>)> =
+            others.iter().filter_map(|&(path, bytes)| Some((Counter::of(path, bytes)?, (path, bytes)))).collect();
+        let mut used: Vec<&str> = Vec::new();
+        let pairs = beside::pairs(&counters);
+        let paths: Vec<&str> = outputs.iter().map(|(path, _)| *path).collect();
+        let cpus = facts::cpus(&facts::facts(&self.about));
+        let links = self.links.clone();
+        for (path, fio) in outputs {
+            let around = |counter| beside::around(&pairs, counter, path, &paths);
+            let [interrupts, stat, uptime] = [Counter::Interrupts, Counter::Stat, Counter::Uptime].map(around);
+            for pair in [interrupts, stat, uptime].into_iter().flatten() {
+                let [before, after] = pair.files.map(|(path, _)| path);
+                self.notes.push(format!("{before} and {after} are taken as readings before and after {path}"));
+                used.extend([before, after]);
+            }
+            let [interrupts, stat, uptime] = [interrupts, stat, uptime].map(|pair| pair.map(|pair| pair.contents()));
+            let name = path.rsplit_once('.').map_or(path, |(name, _)| name);
+            let links = Some(&links);
+            self.add(name, &Parts { fio, job: None, interrupts, stat, uptime, is_enclosed: true, links, cpus });
+        }
+        let left = others.iter().filter(|(path, _)| !used.contains(path));
+        self.notes.extend(left.filter_map(|(path, bytes)| not_used(path, bytes)));
     }
 }
 
@@ -110,8 +131,10 @@ impl Server {
 fn is_output(bytes: &[u8]) -> bool {
     let has = |sign: &&str| bytes.windows(sign.len()).take(SIGN_WITHIN).any(|window| window == sign.as_bytes());
     // `fio version` alone may stand between other quotes; a wide character's other bytes are zero.
-    let is_likely =
-        || ["fio version", ";fio-", "f\0i\0o\0", "\0f\0i\0o"].iter().any(has) || bytes.starts_with(b"f\0\0\0");
+    let is_likely = || {
+        ["fio version", "\"jobname\"", ";fio-", "f\0i\0o\0", "\0f\0i\0o"].iter().any(has)
+            || bytes.starts_with(b"f\0\0\0")
+    };
     ["\"fio version\"", "): err="].iter().any(has)
         || bytes.len() <= OTHER_BYTES_MAX && is_likely() && Kind::Fio.is(bytes)
 }
@@ -120,8 +143,7 @@ fn is_output(bytes: &[u8]) -> bool {
 fn not_used(path: &str, bytes: &[u8]) -> Option<String> {
     // A number alone may be anything.
     let kind = Kind::of(bytes).filter(|kind| *kind != Kind::Lscpu || bytes.len() > NUMBER_BYTES_MAX)?;
-    let valid =
-        kind.option().map(|option| format!("; valid: {option} FILE beside --fio-json FILE")).unwrap_or_default();
+    let valid = kind.usage().map(|usage| format!("; valid: {usage} beside --fio-json FILE")).unwrap_or_default();
     Some(format!("{path} is {kind}, and not used: nothing says which run it belongs to{valid}"))
 }
 
@@ -132,6 +154,8 @@ const NAMED_MAX: usize = 8;
 const OTHERS_MAX: usize = 100;
 /// See [`OTHERS_MAX`].
 const OTHER_BYTES_MAX: usize = 1 << 20;
+/// See [`OTHERS_MAX`]. `/proc/interrupts` of a large machine has some megabytes.
+const INTERRUPTS_BYTES_MAX: usize = 16 << 20;
 /// A text of so many bytes may be a number alone.
 const NUMBER_BYTES_MAX: usize = 16;
 
@@ -171,7 +195,16 @@ mod tests {
             notes.contains("before.txt is /proc/interrupts, and not used") && notes.contains("x.fio is a job file"),
             "{notes}"
         );
+        assert!(notes.contains("valid: --interrupts BEFORE AFTER beside --fio-json FILE"), "{notes}");
         assert_eq!(beside.notes.len(), 3, "{notes}");
+        let later = interrupts.replace("34: 7", "34: 107");
+        let paired = of(&[("out.json", FIO), ("interrupts_before.txt", interrupts), ("interrupts_after.txt", &later)]);
+        let notes = paired.notes.join("\n");
+        assert!(
+            notes.contains("interrupts_before.txt and interrupts_after.txt are taken as readings before"),
+            "{notes}"
+        );
+        assert!(paired.measurements[0].interrupts.is_some() && !notes.contains("and not used"), "{notes}");
         let two = of(&[("a/points/x/fio.json", FIO), ("b/points/y/fio.json", FIO)]);
         assert!(two.measurements.len() == 1 && two.notes[0].contains("2 servers (a, b), and \"a\""), "{:?}", two.notes);
         let twice = of(&[("a.json", FIO), ("copy of a.json", FIO)]);

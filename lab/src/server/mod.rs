@@ -4,11 +4,12 @@
 //! |---|---|
 //! | `gather.rs` | the measurements of files |
 //! | `archived.rs` | the measurements of an archive, or of a folder |
+//! | `beside.rs` | which readings stand before and after a run, in files of somebody's own |
 //! | `chips.rs` | what the chips of the interrupts say of their delivery |
 //! | `delivery.rs` | how the interrupts of a measurement's drives came |
-//! | `facts.rs` | what the kernel says of the hardware: no fit needed |
 //! | `used.rs` | whose interrupts a job's I/Os had: which controllers it used |
 //! | `elapsed.rs` | the time between two readings |
+//! | `facts.rs` | what the kernel says of the hardware: no fit needed |
 //! | `choose.rs` | which of many measurements are fitted |
 //! | `agrees.rs` | whether a job's options can have made what fio measured |
 //! | `cost.rs` | what their runs cost, and how many a fit can afford |
@@ -20,20 +21,21 @@
 
 mod agrees;
 mod archived;
+mod beside;
 mod chips;
 pub mod choose;
 mod cost;
 pub mod delivery;
+mod elapsed;
 pub mod facts;
 pub mod fit;
-mod elapsed;
 pub mod gather;
 mod job;
 pub mod misses;
 mod named;
 mod shape;
+mod used;
 pub mod write;
 
-mod used;
 /// The kind of drive in the platform file of a measured server.
 pub const DRIVE: &str = "measured";

@@ -1,0 +1,173 @@
+//! Readings of the kernel's counters in files of somebody's own: which two stand before and after a run, and which run that is.
+//!
+//! Names tell: `interrupts_before.txt` and `interrupts_after.txt`, `proc_interrupts_pre` and `proc_interrupts_post`,
+//! `before/interrupts` and `after/interrupts`.
+
+use import::cpu_time::uptime_s;
+use import::kind::Kind;
+
+/// What a reading holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Counter {
+    Interrupts,
+    Stat,
+    Uptime,
+}
+
+impl Counter {
+    /// What a file holds, if it is a reading.
+    pub(super) fn of(path: &str, bytes: &[u8]) -> Option<Self> {
+        let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+        match Kind::of(bytes) {
+            Some(Kind::Interrupts) => Some(Self::Interrupts),
+            Some(Kind::Stat) => Some(Self::Stat),
+            // Two numbers may be anything.
+            _ => (name.contains("uptime") && uptime_s(bytes).is_some()).then_some(Self::Uptime),
+        }
+    }
+}
+
+/// A file.
+pub(super) type File<'a> = (&'a str, &'a [u8]);
+
+/// Two readings of one counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Pair<'a> {
+    pub counter: Counter,
+    /// Before and after.
+    pub files: [File<'a>; 2],
+}
+
+/// Words of paths, before and after.
+const WORDS: [[&str; 2]; 9] = [
+    ["before", "after"],
+    ["pre", "post"],
+    ["start", "end"],
+    ["start", "stop"],
+    ["begin", "end"],
+    ["initial", "final"],
+    ["first", "last"],
+    ["first", "second"],
+    ["old", "new"],
+];
+/// Numbers of files, where there are two alone.
+const NUMBERS: [[&str; 2]; 2] = [["0", "1"], ["1", "2"]];
+
+/// The pairs among these files: paths that differ in such words alone.
+pub(super) fn pairs<'a>(files: &[(Counter, File<'a>)]) -> Vec<Pair<'a>> {
+    let mut found: Vec<Pair<'a>> = Vec::new();
+    for &(counter, before) in files {
+        let of_counter = || files.iter().filter(|(other, _)| *other == counter).map(|(_, file)| *file);
+        let is_free = |path: &str| !found.iter().flat_map(|pair| &pair.files).any(|(known, _)| *known == path);
+        let numbers = if of_counter().count() == 2 { &NUMBERS[..] } else { &[] };
+        let after = of_counter().find(|(path, _)| {
+            let follows = |words: &[&str; 2]| follows(before.0, path, *words);
+            let is_numbered = || {
+                let [name, other] = [before.0, path].map(|path| path.rsplit_once('/').unwrap_or(("", path)));
+                name.0 == other.0 && numbers.iter().any(follows)
+            };
+            is_free(path) && (WORDS.iter().any(follows) || is_numbered())
+        });
+        if let Some(after) = after.filter(|_| is_free(before.0)) {
+            found.push(Pair { counter, files: [before, after] });
+        }
+    }
+    found
+}
+
+/// Whether a path with the first word in place of the second, once, is the other one.
+fn follows(before: &str, after: &str, [word, other]: [&str; 2]) -> bool {
+    let [before, after] = [before, after].map(str::to_ascii_lowercase);
+    before.match_indices(word).any(|(at, _)| format!("{}{other}{}", &before[..at], &before[at + word.len()..]) == after)
+}
+
+impl<'a> Pair<'a> {
+    /// The folder that holds both readings, or the folders of both.
+    fn folder(&self) -> &'a str {
+        let [(before, _), (after, _)] = self.files;
+        let same = before.bytes().zip(after.bytes()).take_while(|(a, b)| a == b).count();
+        before.as_bytes()[..same].iter().rposition(|byte| *byte == b'/').map_or("", |at| &before[..at])
+    }
+
+    /// Both contents.
+    pub(super) fn contents(&self) -> [&'a [u8]; 2] {
+        self.files.map(|(_, bytes)| bytes)
+    }
+}
+
+/// The pair of a counter around the run of an output: the only one, if it is the only output; else the only one in a folder
+/// with one output.
+pub(super) fn around<'a>(pairs: &[Pair<'a>], counter: Counter, output: &str, outputs: &[&str]) -> Option<Pair<'a>> {
+    let folder = |path: &str| path.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+    let of_counter: Vec<&Pair<'a>> = pairs.iter().filter(|pair| pair.counter == counter).collect();
+    let own = folder(output);
+    let in_folder = || of_counter.iter().filter(|pair| pair.folder() == own);
+    let is_alone = outputs.iter().filter(|path| folder(path) == own).count() == 1;
+    match (outputs, of_counter.as_slice()) {
+        ([_], [pair]) => Some(**pair),
+        _ if is_alone && in_folder().count() == 1 => in_folder().next().map(|pair| **pair),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERRUPTS: &[u8] = b"      CPU0\n 34: 7 PCI-MSI 1-edge nvme0q1\n";
+
+    fn of<'a>(paths: &[&'a str]) -> Vec<[&'a str; 2]> {
+        let files: Vec<(Counter, File<'a>)> =
+            paths.iter().map(|path| (Counter::Interrupts, (*path, INTERRUPTS))).collect();
+        pairs(&files).iter().map(|pair| pair.files.map(|(path, _)| path)).collect()
+    }
+
+    #[test]
+    fn names_tell_what_was_before_and_after() {
+        for [before, after] in [
+            ["interrupts_before.txt", "interrupts_after.txt"],
+            ["interrupts.before", "interrupts.after"],
+            ["proc_interrupts_pre", "proc_interrupts_post"],
+            ["before/interrupts", "after/interrupts"],
+            ["Before-Interrupts", "After-Interrupts"],
+            ["irq_start", "irq_stop"],
+            ["run/interrupts.1", "run/interrupts.2"],
+            ["interrupts0", "interrupts1"],
+        ] {
+            for paths in [[before, after], [after, before]] {
+                assert_eq!(of(&paths), [[before, after]], "{paths:?}");
+            }
+        }
+        for paths in
+            [["a.txt", "b.txt"], ["run1/interrupts", "run2/interrupts"], ["before.txt", "interrupts_after.txt"]]
+        {
+            assert!(of(&paths).is_empty(), "{paths:?}");
+        }
+        assert!(of(&["interrupts1", "interrupts2", "interrupts3"]).is_empty(), "which of the three is not known");
+    }
+
+    #[test]
+    fn a_pair_belongs_to_the_output_in_its_folder_or_to_the_only_one() {
+        let paths = ["a/pre/interrupts", "a/post/interrupts", "b/interrupts_before", "b/interrupts_after"];
+        let files: Vec<(Counter, File<'_>)> =
+            paths.iter().map(|path| (Counter::Interrupts, (*path, INTERRUPTS))).collect();
+        let all = pairs(&files);
+        let around = |pairs: &[Pair<'_>], output: &str, outputs: &[&str]| {
+            around(pairs, Counter::Interrupts, output, outputs).map(|pair| pair.files[0].0.to_owned())
+        };
+        let outputs = ["a/fio.json", "b/fio.json"];
+        assert_eq!(around(&all, "a/fio.json", &outputs).as_deref(), Some("a/pre/interrupts"));
+        assert_eq!(around(&all, "b/fio.json", &outputs).as_deref(), Some("b/interrupts_before"));
+        assert_eq!(around(&all[..1], "x/fio.json", &["x/fio.json"]).as_deref(), Some("a/pre/interrupts"));
+        assert_eq!(around(&all, "x/fio.json", &["x/fio.json"]), None, "one of two pairs");
+        assert_eq!(around(&all, "b/1.json", &["b/1.json", "b/2.json"]), None, "one of two outputs");
+    }
+
+    #[test]
+    fn readings_are_known_by_what_they_hold() {
+        assert_eq!(Counter::of("a", INTERRUPTS), Some(Counter::Interrupts));
+        assert_eq!(Counter::of("a", b"cpu  1 2 3 4\ncpu0 1 2 3 4\n"), Some(Counter::Stat));
+        assert_eq!(Counter::of("before/uptime", b"12.5 30.1\n"), Some(Counter::Uptime));
+        assert_eq!((Counter::of("uptime/x", b"12.5 30.1\n"), Counter::of("x.fio", b"[a]\nrw=read\n")), (None, None));
+    }
+}
