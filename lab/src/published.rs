@@ -1,6 +1,7 @@
 //! The published rows: values measured elsewhere, the scenario that reproduces each, and whether it may calibrate.
 
 mod formula;
+mod units;
 
 pub use formula::Formula;
 
@@ -83,14 +84,15 @@ pub fn rows() -> Result<Vec<Row>, InputError> {
     parse(FILE, TEXT)
 }
 
-/// The rows of a file of one's own, in the same form. Its scenarios are files beside it, or carried ones.
+/// The rows of a file of one's own, in the same form; a table program may have written it, with `;` or a tab between the
+/// fields. Its scenarios are files beside it, or carried ones.
 ///
 /// # Errors
 /// The file cannot be read, or is wrong.
 pub fn read(path: &str) -> Result<Vec<Row>, InputError> {
     let io = |error| InputError::new(&Place::file(path), "", Problem::Io(format!("cannot be read: {error}")));
     let text = read_file(path).map_err(io)?;
-    let text = String::from_utf8(text).map_err(|_| io("it is no UTF-8 text".into()))?;
+    let text = import::encoding::text(&text);
     let mut rows = parse(path, &text)?;
     for scenario in rows.iter_mut().flat_map(|row| &mut row.scenarios) {
         if scenario.ends_with(".toml") || scenario.contains('/') {
@@ -131,14 +133,24 @@ pub fn with_sources_of(all: &[Row], selected: &[Row]) -> Vec<Row> {
     all.iter().filter(|row| needed.contains(row.id.as_str())).cloned().collect()
 }
 
+/// What may stand between the fields of a line.
+const SEPARATORS: [char; 3] = [',', ';', '\t'];
+
 fn parse(file: &str, text: &str) -> Result<Vec<Row>, InputError> {
     let mut lines = text.lines().enumerate();
-    match lines.next() {
-        Some((_, HEADER)) => {}
-        _ => return Err(InputError::new(&Place::line(file, 1), "", Problem::Missing { valid: HEADER.into() })),
-    }
-    let lines = lines.filter(|(_, line)| !line.trim().is_empty());
-    let lines: Vec<(u32, Vec<String>)> = lines.map(|(index, line)| (index as u32 + 1, fields(line))).collect();
+    let header = lines.next().map(|(_, line)| line).unwrap_or_default();
+    let is_header =
+        |separator: &&char| fields(header, **separator).iter().map(|field| field.trim()).eq(HEADER.split(','));
+    let Some(&separator) = SEPARATORS.iter().find(is_header) else {
+        let why = format!(
+            "the first line is {:?}, and not the header; valid: {HEADER}, with commas, semicolons or tabs",
+            header.chars().take(HEADER.len()).collect::<String>()
+        );
+        return Err(InputError::new(&Place::line(file, 1), "", Problem::Syntax(why)));
+    };
+    let lines = lines.filter(|(_, line)| line.contains(|c: char| !c.is_whitespace() && c != separator));
+    let lines: Vec<(u32, Vec<String>)> =
+        lines.map(|(index, line)| (index as u32 + 1, fields(line, separator))).collect();
     let rows: Result<Vec<Row>, InputError> = lines.iter().map(|(number, fields)| row(file, *number, fields)).collect();
     let mut rows = rows?;
     for (at, (number, fields)) in lines.iter().enumerate() {
@@ -179,11 +191,21 @@ fn row(file: &str, number: u32, fields: &[String]) -> Result<Row, InputError> {
         "derive" => Usage::Derive,
         _ => return Err(setting("use", usage).wrong("is no use", "fit, report, informed, predict, derive")),
     };
+    let conversion = units::conversion(quantity, unit, against.is_some())
+        .map_err(|valid| setting("unit", unit).wrong(format!("is no unit of {quantity}"), valid))?;
     let published = match (value.as_str(), usage) {
         ("", Usage::Predict | Usage::Derive) => None,
         (text, Usage::Fit | Usage::Report | Usage::Informed | Usage::Derive) => {
-            let number = text.parse::<f64>().ok().filter(|value| value.is_finite());
-            Some(number.ok_or_else(|| setting("value", text).wrong("is not a number", "a number"))?)
+            let wrong = |why: &str, valid: &str| setting("value", text).wrong(why, valid);
+            let number = text.trim().parse::<f64>().ok().filter(|value| value.is_finite());
+            let number =
+                number.ok_or_else(|| wrong("is not a number", "a number, with a point before its fraction"))?;
+            // Errors are relative to the value; those of shares are in points, but a fit counts them so too.
+            let is_share = conversion.unit == "%";
+            if number == 0.0 && (!is_share || usage == Usage::Fit) || number < 0.0 && against.is_none() {
+                return Err(wrong("is not above 0, and errors are relative to it", ABOVE_0));
+            }
+            Some(number * conversion.factor)
         }
         (text, Usage::Predict) => return Err(setting("value", text).wrong("stands in a prediction", "nothing")),
     };
@@ -195,7 +217,7 @@ fn row(file: &str, number: u32, fields: &[String]) -> Result<Row, InputError> {
         against,
         quantity: quantity.clone(),
         published,
-        unit: unit.clone(),
+        unit: conversion.unit.to_owned(),
         usage,
         scenarios: match usage {
             Usage::Derive => Vec::new(),
@@ -206,14 +228,18 @@ fn row(file: &str, number: u32, fields: &[String]) -> Result<Row, InputError> {
     })
 }
 
-/// The fields of a line; one in quotes may hold commas.
-fn fields(line: &str) -> Vec<String> {
+/// What a value may be.
+const ABOVE_0: &str =
+    "a number above 0; a quantity that is 0, such as msi of a server that polls, is no row: leave its line out";
+
+/// The fields of a line; one in quotes may hold the separator.
+fn fields(line: &str, separator: char) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut quoted = false;
     for c in line.chars() {
         match c {
             '"' => quoted = !quoted,
-            ',' if !quoted => fields.push(String::new()),
+            c if c == separator && !quoted => fields.push(String::new()),
             c => fields.last_mut().expect("never empty").push(c),
         }
     }
@@ -295,6 +321,61 @@ mod tests {
             let sources = row.formula.as_ref().unwrap().rows();
             assert!(ids.contains(&row.id) && sources.iter().all(|id| ids.iter().any(|known| known == id)), "{ids:?}");
         }
+    }
+
+    #[test]
+    fn a_table_program_may_have_written_the_file() {
+        let rows = format!("{HEADER}\r\nX1,emr,\"a, b\",remapped,iops,1.5,kIOPS,fit,f,s\r\n,,,,,,,,,\r\n");
+        for separator in SEPARATORS {
+            let text = rows.replace(',', &separator.to_string());
+            let bytes: Vec<u8> = format!("\u{feff}{text}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+            for text in [
+                text.clone(),
+                import::encoding::text(format!("\u{feff}{text}").as_bytes()),
+                import::encoding::text(&bytes),
+            ] {
+                let found = parse(FILE, &text).unwrap_or_else(|error| panic!("{error}: {text}"));
+                assert_eq!(
+                    (found.len(), found[0].published, found[0].unit.as_str()),
+                    (1, Some(1500.0), "1/s"),
+                    "{text}"
+                );
+                assert_eq!(found[0].scenario, format!("a{separator} b"));
+            }
+        }
+        let error = parse(FILE, "X1|emr|s\n").unwrap_err().to_string();
+        assert!(error.contains("the first line is \"X1|emr|s\", and not the header; valid: id,platform"), "{error}");
+        assert!(error.ends_with("with commas, semicolons or tabs"), "{error}");
+        assert!(parse(FILE, "").unwrap_err().to_string().contains("the first line is \"\""));
+    }
+
+    #[test]
+    fn values_that_no_error_can_be_relative_to_are_refused() {
+        let of = |delivery: &str, quantity: &str, value: &str, unit: &str, usage: &str| {
+            let row = format!("{HEADER}\nX1,emr,s,{delivery},{quantity},{value},{unit},{usage},f,s\n");
+            parse(FILE, &row).map(|rows| rows[0].published).map_err(|error| error.to_string())
+        };
+        for (quantity, value, unit, usage) in [
+            ("msi", "0", "1/s", "fit"),
+            ("iops", "-5", "1/s", "fit"),
+            ("iops", "0.0", "1/s", "report"),
+            ("loss", "0", "%", "fit"),
+            ("loss", "-1", "%", "report"),
+        ] {
+            let error = of("remapped", quantity, value, unit, usage).unwrap_err();
+            assert!(
+                error.contains(&format!("value: `{value}` is not above 0")) && error.contains("leave its line out"),
+                "{error}"
+            );
+        }
+        assert_eq!(of("remapped", "loss", "0", "%", "report"), Ok(Some(0.0)));
+        assert_eq!(of("posted against remapped", "iops_gain", "-3", "%", "fit"), Ok(Some(-3.0)));
+        let error = of("remapped", "clat", "5", "parsec", "fit").unwrap_err();
+        assert!(
+            error.starts_with("scenarios/published.csv:2: unit: `parsec` is no unit of clat; valid: ns, us"),
+            "{error}"
+        );
+        assert!(of("remapped", "clat", "5,5", "us", "fit").unwrap_err().contains("fields"));
     }
 
     #[test]

@@ -27,8 +27,7 @@ pub(super) fn calibrate(args: &CalibrateArgs, arguments: &[String]) -> Result<()
     if !rows.iter().any(|row| is_fitted(row, &platform.name)) {
         let fitted: BTreeSet<&str> =
             rows.iter().filter(|row| row.usage == Usage::Fit).map(|row| row.platform.as_str()).collect();
-        let valid = fitted.into_iter().collect::<Vec<_>>().join(", ");
-        return Err(Failure::Input(named.wrong("has no rows to calibrate with", valid)));
+        return Err(Failure::Input(without_rows(&named, &platform.name, rows.len(), fitted)));
     }
     let stop = stop_flag()?;
     let found = calibrate::calibrate(&platform, &rows, &stop).map_err(|error| match error {
@@ -41,6 +40,18 @@ pub(super) fn calibrate(args: &CalibrateArgs, arguments: &[String]) -> Result<()
     }
     write_table(json, Manifest::new(arguments, &read).with("platform", platform.name.as_str()), &found)?;
     ended(&stop)
+}
+
+/// The error of a platform of which no row is fitted; `fitted` are the platforms that have some.
+fn without_rows(named: &Setting, platform: &str, count: usize, fitted: BTreeSet<&str>) -> InputError {
+    let valid = fitted.into_iter().collect::<Vec<_>>().join(", ");
+    match valid.is_empty() {
+        true => {
+            let why = format!("has no rows to calibrate with: of {count} rows, none has the use `fit`");
+            named.wrong(why, format!("rows whose platform is {platform} and whose use is fit"))
+        }
+        false => named.wrong(format!("has no rows to calibrate with: none has the platform {platform}"), valid),
+    }
 }
 
 /// The constants, the rows, and how these hold those.

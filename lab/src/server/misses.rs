@@ -91,9 +91,15 @@ mod tests {
     #[test]
     fn rows_beyond_the_noise_are_misses() {
         let header = "id,platform,scenario,delivery,quantity,value,unit,use,files,source\n";
-        let line = |quantity: &str| format!("x/{quantity},m,x,remapped,{quantity},100,1/s,fit,x.toml,measured\n");
+        let line = |quantity: &str, unit: &str| {
+            format!("x/{quantity},m,x,remapped,{quantity},100,{unit},fit,x.toml,measured\n")
+        };
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), [header, &line("iops"), &line("clat"), &line("user_time")].concat()).unwrap();
+        std::fs::write(
+            file.path(),
+            [header, &line("iops", "1/s"), &line("clat", "us"), &line("user_time", "s")].concat(),
+        )
+        .unwrap();
         let rows = published::read(&file.path().to_string_lossy()).unwrap();
         let found = of(&rows, &[0.031, -0.029, -0.5], &[measurement("direct=1\nrw=read\nfilename=/dev/sda\n", 0)]);
         let said: Vec<(&str, usize)> = found.iter().map(|miss| (miss.row.as_str(), miss.reasons.len())).collect();
