@@ -91,6 +91,19 @@ pub struct Pinned {
     pub held: Option<Interplay>,
 }
 
+/// A drive's smallest media time, which is never above its mean.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Follower {
+    /// Its key: `drive.gen5.media_floor`.
+    pub key: String,
+    /// Before the fit, with its unit.
+    pub before: String,
+    /// After the fit, with its unit.
+    pub after: String,
+    /// Change in per cent.
+    pub percent: f64,
+}
+
 /// How the fitted rows hold a constant.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Interplay {
@@ -122,6 +135,8 @@ pub struct Fitted {
 pub struct Calibration {
     /// The free constants.
     pub constants: Vec<Pinned>,
+    /// Constants that are not free, and that the fit moves with one that is: they have to be put into the file with it.
+    pub followers: Vec<Follower>,
     /// The rows that the constants were fitted to.
     pub rows: Vec<Fitted>,
     /// Rounds that made the fit better.
@@ -179,8 +194,14 @@ fn refit(platform: &Platform, fitted: &[published::Row], stop: &StopFlag) -> Res
     }
     let plans = reproduce::plans(fitted)?;
     let rows = |constants| Rows { plans: plans.clone(), rows: fitted.to_vec(), constants, stop };
-    let fit = fit::fit(&Whole(rows(&constants)), constants.len(), fit::GOOD_ENOUGH)?;
+    let is_off = |errors: &[f64]| {
+        // Of a share, in points.
+        let scale = |row: &published::Row| if row.unit == "%" { row.published.unwrap_or(0.0) / 100.0 } else { 1.0 };
+        fitted.iter().zip(errors).any(|(row, error)| error.is_nan() || (error * scale(row)).abs() > TOLERANCE)
+    };
+    let fit = fit::search(&Whole(rows(&constants)), constants.len(), fit::GOOD_ENOUGH, &is_off)?;
     let mut found = Calibration {
+        followers: Vec::new(),
         constants: constants.iter().zip(&fit.steps).map(|(constant, step)| pinned(constant, *step)).collect(),
         rows: Vec::new(),
         rounds: fit.rounds,
@@ -188,6 +209,7 @@ fn refit(platform: &Platform, fitted: &[published::Row], stop: &StopFlag) -> Res
         tried: 0,
         interrupted: fit.interrupted,
     };
+    follow(&mut found, platform, &constants, &fit.steps);
     let errors = fitted.iter().zip(fit.before.iter().zip(&fit.after));
     let row = |(row, (before, after)): (&published::Row, (&f64, &f64))| Fitted {
         id: row.id.clone(),
@@ -225,6 +247,26 @@ fn pinned(constant: &FreeConstant, step: f64) -> Pinned {
         after: constant.spec.unit.format(after),
         percent: (after / before - 1.0) * 100.0,
         held: None,
+    }
+}
+
+/// Notes where the fit keeps a drive's smallest media time at its mean: the file has to say so too.
+fn follow(found: &mut Calibration, platform: &Platform, constants: &[FreeConstant], steps: &[f64]) {
+    let mut moved = platform.clone();
+    FreeConstant::move_all(&mut moved, constants.iter().zip(steps.iter().copied()));
+    for ((name, before), (_, after)) in platform.drives.iter().zip(&moved.drives) {
+        let key = format!("drive.{name}.media_floor");
+        let (was, now) = (before.media_floor.value, after.media_floor.value);
+        let text = |ns| crate::platform::Unit::Time.format(ns);
+        let percent = (now / was - 1.0) * 100.0;
+        match found.constants.iter_mut().find(|constant| constant.key == key) {
+            // It is free, and its own step leads above the mean.
+            Some(own) => (own.after, own.percent) = (text(now), percent),
+            None if now != was => {
+                found.followers.push(Follower { key, before: text(was), after: text(now), percent });
+            }
+            None => {}
+        }
     }
 }
 

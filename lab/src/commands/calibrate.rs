@@ -1,7 +1,7 @@
 //! `campanile calibrate`.
 
 use super::{ended, output, stop_flag, takes_standard_output, write_table};
-use crate::calibrate::{self, CalibrateError, Calibration, Fitted, Pinned, TOLERANCE};
+use crate::calibrate::{self, CalibrateError, Calibration, Fitted, Follower, Pinned, TOLERANCE};
 use crate::cli::{self, CalibrateArgs, Failure};
 use crate::input::{InputError, Place};
 use crate::inputs::{self, Given};
@@ -61,17 +61,24 @@ fn text(platform: &str, found: &Calibration) -> String {
     let interrupted = if found.interrupted { "INTERRUPTED: this is the best fit so far.\n" } else { "" };
     let rounds = match rounds {
         0 if count == 0 => "nothing is fitted".into(),
+        0 if is_off(found) => {
+            "no step made the fit better, and rows stay off: these constants alone do not give them back".into()
+        }
         0 => "no round made the fit better: the constants are at rest".into(),
         1 => "1 round made the fit better".into(),
         rounds => format!("{rounds} rounds made the fit better"),
     };
     let mut text = format!("{interrupted}{platform}: free constants {count}, rows to fit {fitted}; {rounds}.\n");
     if count > 0 {
-        let line = |Pinned { key, before, after, percent, .. }: &Pinned| {
+        let line = |key: &str, before: &str, after: &str, percent: f64| {
             format!("{key:28} {before:>14} {after:>14} {percent:>+8.2} %\n")
         };
         text += &format!("\n{:28} {:>14} {:>14} {:>10}\n", "constant", "before", "after", "change");
-        text.extend(constants.iter().map(line));
+        text.extend(constants.iter().map(|one| line(&one.key, &one.before, &one.after, one.percent)));
+        for Follower { key, before, after, percent } in &found.followers {
+            text += &line(key, before, after, *percent);
+            text += "  It is not free, but no drive has a mean below its smallest time: put both values in.\n";
+        }
     }
     text += &format!("\n{:28} {:>14} {:>14} {:>9}\n", "row", "published", "error before", "after");
     text.extend(rows.iter().map(|Fitted { id, published, before, after }| {
@@ -84,11 +91,16 @@ fn text(platform: &str, found: &Calibration) -> String {
     text
 }
 
+/// Whether a row is outside the tolerance with the constants of the fit.
+fn is_off(found: &Calibration) -> bool {
+    !found.interrupted && found.constants.iter().all(|constant| constant.held.is_none())
+}
+
 /// What the rows pin: the interval of each constant, and the rows that hold it.
 fn pinned(found: &Calibration) -> String {
     let percent = TOLERANCE * 100.0;
     if found.constants.iter().all(|constant| constant.held.is_none()) {
-        let why = if found.interrupted { "it was interrupted" } else { "one of them is outside it" };
+        let why = if is_off(found) { "one of them is outside it" } else { "it was interrupted" };
         return format!("\nNo intervals in which all rows stay within {percent} %: {why}.\n");
     }
     let mut text = format!(

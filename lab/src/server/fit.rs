@@ -184,6 +184,11 @@ impl Task<'_> {
                         let now = shape.write(files)?;
                         shape.decision.errors = calibrate::errors(rows, &files.plans(usable, cpus)?, stop)?;
                         ranges = ranges.into_iter().map(|range| moved(range, &platform, &now)).collect();
+                        let errors = || Ok(calibrate::errors(rows, &files.plans(usable, cpus)?, stop)?);
+                        if shape.lower_floor(files, &errors)? {
+                            let lowered = files.platform()?;
+                            ranges = ranges.into_iter().map(|range| moved(range, &now, &lowered)).collect();
+                        }
                     }
                 }
                 Err(CalibrateError::Stopped) => shape.decision.interrupted = true,

@@ -1,7 +1,7 @@
 //! What the platform's file says of its constants after a fit.
 
 use super::DRIVE;
-use super::fit::Folder;
+use super::fit::{Folder, ImportError, NOISE};
 use super::write::{self, Own};
 use crate::calibrate::{Decided, Decision, Range};
 use crate::input::InputError;
@@ -13,6 +13,11 @@ pub(super) const GUESS: &str = "where the fit begins";
 
 /// A constant that moved by less, as a change of its logarithm, did not move.
 const SAME: f64 = 1e-3;
+
+/// Shares of the mean that a smallest media time may have, in the order in which they are tried.
+const FLOORS: [f64; 5] = [0.9, 0.97, 0.99, 0.997, 0.999];
+/// By so much a row may become worse: less than chance moves it.
+const WORSE_MAX: f64 = 0.002;
 
 /// What the platform's file says of its constants after a fit.
 pub(super) struct Shape<'a> {
@@ -48,6 +53,40 @@ impl Shape<'_> {
                 self.taken.insert(key.clone(), *value);
             }
         }
+    }
+
+    /// Lowers a smallest media time that came out at the mean, as far as the measurements allow. True if it was lowered.
+    ///
+    /// At the mean, each I/O takes the same time: I/Os go in step and wait for each other, and with any other value the
+    /// figures jump. Few drives are so, and few measurements can tell.
+    pub(super) fn lower_floor(
+        &mut self,
+        files: &Folder<'_>,
+        errors: &dyn Fn() -> Result<Vec<f64>, ImportError>,
+    ) -> Result<bool, ImportError> {
+        let key = format!("drive.{DRIVE}.media_floor");
+        let platform = files.platform()?;
+        let Some((was, mean)) =
+            self.taken.get(&key).copied().zip(platform.drive(DRIVE).map(|drive| drive.media_mean.value))
+        else {
+            return Ok(false);
+        };
+        if was < mean * (1.0 - SAME) {
+            return Ok(false);
+        }
+        for share in FLOORS {
+            self.taken.insert(key.clone(), mean * share);
+            self.write(files)?;
+            let found = errors()?;
+            let is_allowed = |(now, was): (&f64, &f64)| now.abs() <= NOISE.max(was.abs() + WORSE_MAX);
+            if found.iter().zip(&self.decision.errors).all(is_allowed) {
+                self.decision.errors = found;
+                return Ok(true);
+            }
+        }
+        self.taken.insert(key, was);
+        self.write(files)?;
+        Ok(false)
     }
 
     /// A constant that the file does not borrow.
@@ -101,6 +140,33 @@ mod tests {
     use super::*;
     use crate::input::Place;
     use crate::setting::Setting;
+
+    #[test]
+    fn a_smallest_time_at_the_mean_is_lowered_as_far_as_the_rows_allow() {
+        let base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
+        let files = tempfile::tempdir().unwrap();
+        let files = Folder { path: files.path(), name: "mine" };
+        let [mean, floor] = ["media_mean", "media_floor"].map(|name| format!("drive.{DRIVE}.{name}"));
+        let of_written = || files.platform().unwrap().drive(DRIVE).map(|drive| drive.media_floor.value).unwrap();
+        // The row is off by the distance to the mean, as far as 10 % of it is 1.
+        for (scale, expected, is_lowered) in [(0.1, 81_000.0, true), (2.0, 89_100.0, true), (100.0, 90_000.0, false)] {
+            let decision = Decision {
+                decided: Vec::new(),
+                undecided: vec![mean.clone()],
+                kept: vec![(mean.clone(), 90_000.0)],
+                errors: vec![0.0],
+                interrupted: false,
+                is_cut: false,
+            };
+            let taken = [(floor.clone(), 90_000.0)].into();
+            let mut shape = Shape { base: &base, started: BTreeMap::new(), decision, taken };
+            shape.write(&files).unwrap();
+            let found = shape.lower_floor(&files, &|| Ok(vec![(1.0 - of_written() / 90_000.0) * scale])).unwrap();
+            assert_eq!((found, of_written()), (is_lowered, expected), "{scale}");
+            shape.taken.clear();
+            assert!(!shape.lower_floor(&files, &|| panic!("it is the base's")).unwrap());
+        }
+    }
 
     /// A server's smallest time is its own, also where it is what the fit had, and the mean is not.
     #[test]
