@@ -247,6 +247,11 @@ impl FioOutput {
         self.disks.retain(|disk| disk.host == host || disk.host.is_empty());
     }
 
+    /// Whether the text had several documents: counters around it may be of several runs.
+    pub fn is_one_of_several(&self) -> bool {
+        self.notes.iter().any(|note| note.contains(json::FOLLOW))
+    }
+
     /// Threads that ran, where all jobs tell theirs.
     pub fn threads(&self) -> Option<f64> {
         self.jobs.iter().map(|job| job.threads).sum()
@@ -370,7 +375,7 @@ Run status group 0 (all jobs):
     fn the_last_document_of_the_same_jobs_counts() {
         let two = format!("{V3}\n{}", V3.replace("1000.5", "7"));
         let found = FioOutput::parse(two.as_bytes()).unwrap();
-        assert_eq!((found.iops(), found.notes.len()), (7.0, 1));
+        assert_eq!((found.iops(), found.notes.len(), found.is_one_of_several()), (7.0, 1, true));
         let other = V3.replace("randread", "read").replace("1000.5", "7");
         let both = FioOutput::parse_all(format!("{V3}\n{other}").as_bytes()).unwrap();
         assert_eq!(both.iter().map(FioOutput::iops).collect::<Vec<_>>(), [1000.5, 7.0]);

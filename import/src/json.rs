@@ -137,6 +137,9 @@ fn of_jobs(jobs: Vec<Value>) -> Found {
     (vec![Map::from_iter([(LISTS[0].to_owned(), Value::Array(jobs))])], vec![note])
 }
 
+/// What the note on several documents says of them.
+pub(crate) const FOLLOW: &str = "documents follow each other";
+
 /// Most runs of other jobs that one text may hold.
 const RUNS_MAX: usize = 1000;
 
@@ -180,7 +183,7 @@ impl Runs {
                 format!("the last of each run of the same jobs is used: number {}{more}", numbers.join(", "))
             }
         };
-        Some(format!("{} documents follow each other; {used}", self.count))
+        Some(format!("{} {FOLLOW}; {used}", self.count))
     }
 }
 

@@ -35,7 +35,7 @@ const STEP_MAX: f64 = 0.5;
 /// Moves of a constant's logarithm by which a search looks further than a fit's steps go.
 const FAR: [f64; 6] = [-0.2, 0.2, -0.5, 0.5, -1.0, 1.0];
 /// Most times that a search goes on from another place.
-const SEARCHES_MAX: u32 = 4;
+const SEARCHES_MAX: u32 = 2;
 
 /// Fits `size` constants, until the sum of squared errors is below `good_enough`. After Ctrl-C, the best fit so far.
 ///

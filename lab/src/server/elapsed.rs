@@ -33,7 +33,7 @@ impl Elapsed {
         }
         let directions = fio.jobs.iter().flat_map(|job| &job.directions);
         let measured_s = directions.map(|direction| direction.runtime_ms / 1000.0).fold(0.0, f64::max);
-        match parts.is_enclosed && measured_s > 0.0 {
+        match parts.is_enclosed && !fio.is_one_of_several() && measured_s > 0.0 {
             true => Self::Run { seconds: measured_s + job::ramp_s(fio, parts), iops: fio.iops() },
             false => Self::Unknown,
         }
@@ -102,6 +102,17 @@ mod tests {
         assert!(rate.is_none() && notes.contains("nothing says the time between the readings"), "{notes}");
         let (rate, notes) = of(2400, true, "", None);
         assert!(rate.is_none() && notes.contains("1200 a second of the job's 2.0 s are more than its 1000"), "{notes}");
+    }
+
+    #[test]
+    fn counters_around_several_runs_have_no_time() {
+        let run = r#"{"jobs": [{"jobname": "a", "read": {"iops": 5, "total_ios": 10, "runtime": 2000}}]}"#;
+        let of = |text: &str| {
+            let fio = FioOutput::parse(text.as_bytes()).unwrap();
+            Elapsed::of(&fio, &Parts { is_enclosed: true, ..Parts::default() })
+        };
+        assert_eq!(of(run), Elapsed::Run { seconds: 2.0, iops: 5.0 });
+        assert_eq!(of(&format!("{run}\n{run}")), Elapsed::Unknown);
     }
 
     #[test]
