@@ -61,8 +61,6 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let hidden_coalescing = draw_coalescing(knobs);
     let drawn_limit_ns = if delivery == Path::Posted { draw_limit(knobs) } else { None };
     let read_ns = 1000 * knobs.number("read_us", 2..=20);
-    let slice_us = knobs.number_with("slice_us", 10..=3_000, 3_000, |draw| draw.time_ns(10, 3_000));
-    let costs = Costs { time_slice: Ps::from_ns(1000 * slice_us), ..costs() };
     let leaks = knobs.chance("count_vectors", 3);
     let (absent, gone) = draw_missing(knobs, managed || force_threads);
     let (users, carried, habit) = draw_load(knobs, comparable.then_some(drives * u32::from(queues)));
@@ -72,7 +70,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let count_lines = (knobs.chance("count_numbers", 20) && !leaks).then_some(lines_max as usize);
     let accelerator = accelerator::Plan::draw(knobs, seed, !comparable);
     let [timers, poster, tuned, calls] = draw_users(knobs, delivery).map(|is_wanted| is_wanted && !comparable);
-    let machine = draw_machine(knobs, MachineConfig { costs, ..base.clone() });
+    let machine = draw_machine(knobs, base.clone());
     // A notification that ends early sends itself another one, which takes x2APIC mode.
     let notification_limit_ns = drawn_limit_ns.filter(|_| machine.interrupts != Interrupts::XApic);
     let config = Config {
@@ -135,10 +133,12 @@ fn draw_places(knobs: &mut Knobs) -> usize {
 
 /// The rest of the machine.
 fn draw_machine(knobs: &mut Knobs, base: MachineConfig) -> MachineConfig {
+    let slice_us = knobs.number_with("slice_us", 10..=3_000, 3_000, |draw| draw.time_ns(10, 3_000));
     let topology = draw_topology(knobs);
     let apic_id_shift = knobs.number("apic_id_shift", 0..=2) as u32;
     let interrupts = if knobs.chance("xapic", 30) { Interrupts::XApic } else { Interrupts::X2Apic };
     MachineConfig {
+        costs: Costs { time_slice: Ps::from_ns(1000 * slice_us), ..costs() },
         memory_bytes: accelerator::MEMORY_BYTES,
         jitter_percent: 40,
         topology,
