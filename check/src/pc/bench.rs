@@ -76,12 +76,14 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
     let all = ["move", "move-back", "disable", "retrigger", "offline", "offline-target"];
     let ringing = ringing("ringing", &machine, &operations, &all);
     let mut others = vec![threads(own, &operations), aborts(&machine), ringing];
-    if delivery != Path::Plain {
+    let forgetting = |name, chosen: &[&str], faults| forgetting(name, (chosen, faults), &machine, &operations);
+    if delivery == Path::Plain {
+        // Only a message that was moved has an earlier one that may come in its place.
+        others.push(forgetting("moving", &["move-queue", "burst"], "message"));
+    } else {
         others.push(leaving(&machine));
-        let moves = ["move", "move-back", "move-queue"];
-        others.extend(
-            [("forgetting", &moves[..]), ("lending", &["lend"])].map(|it| forgetting(it, &machine, &operations)),
-        );
+        others.push(forgetting("forgetting", &["move", "move-back", "move-queue"], INVALIDATIONS));
+        others.push(forgetting("lending", &["lend"], INVALIDATIONS));
     }
     let pc = Bench { before: before.into(), operations, triples, ..Bench::new("pc", &machine) };
     [pc].into_iter().chain(others).collect()
@@ -110,17 +112,19 @@ fn leaving(machine: &[&'static str]) -> Bench<PcStep> {
     Bench { before: before.into(), operations, pairs, faults: INVALIDATIONS, ..Bench::new("leaving", machine) }
 }
 
-/// The same with a remapping unit that keeps one entry: it may take a changed one before the driver has had it invalidated, and
+/// The same with commands all the time too, and a remapping unit, if there is one, that keeps one entry: it may take a changed one before the driver has had it invalidated, and
 /// while that fails.
 fn forgetting(
-    (name, chosen): (&'static str, &[&str]),
+    name: &'static str,
+    (chosen, faults): (&[&str], &'static str),
     machine: &[&'static str],
     operations: &[(&'static str, PcStep)],
 ) -> Bench<PcStep> {
     let machine: Vec<_> = machine.iter().copied().chain(["cache_places=1"]).collect();
     let burst = PcStep::Burst { queue: 0, count: 200, depth: 2 };
     let bench = ringing(name, &machine, operations, chosen);
-    Bench { before: bench.before.into_iter().chain([burst]).collect(), faults: INVALIDATIONS, ..bench }
+    let before = [PcStep::Move { line: QUEUE, cpus: CPU_1 }].into_iter().chain(bench.before).chain([burst]).collect();
+    Bench { before, faults, ..bench }
 }
 
 /// The same, with commands under way when they are aborted, and a last load that needs every id: for faults alone.
