@@ -253,6 +253,17 @@ fn a_troubled_queue_works_again_when_its_window_is_over() {
     failing.write32(0x34, 1 << 4);
     failing.run(2_000);
     assert_eq!((failing.memory.words()[16].get(), failing.read32(0x34)), (7, 0));
+    drop(failing);
+    let mut refusing = troubled(InvalidationTrouble::FirstFetchFails);
+    assert_eq!((refusing.read32(0x34), refusing.read64(0xb0) & 0xf), (1 << 4, 2), "IQE");
+    refusing.write32(0x34, 1 << 4);
+    refusing.run(2_000);
+    assert_eq!((refusing.memory.words()[16].get(), refusing.read32(0x34)), (7, 0));
+    // The next descriptor is refused once too.
+    let status = refusing.address(16);
+    refusing.submit(&[wait(8, status)]);
+    refusing.run(5_000);
+    assert_eq!((refusing.memory.words()[16].get(), refusing.read32(0x34)), (7, 1 << 4));
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub struct FioOutput {
     pub disks: Vec<Disk>,
     /// What could not be read.
     pub notes: Vec<Note>,
+    /// The text had several documents: counters around it may be of several runs.
+    pub is_one_of_several: bool,
 }
 
 /// A job, or a group of them.
@@ -146,11 +148,12 @@ impl FioOutput {
     }
 
     fn runs(text: &[u8]) -> Result<Vec<Self>, FioJsonError> {
-        let (documents, mut notes) = match json::documents(text) {
+        let json::Found { documents, mut notes, printed } = match json::documents(text) {
             Ok(found) => found,
             Err(error) => return crate::fio_text::parse(text).ok_or_else(|| said(text).unwrap_or(error)),
         };
         let mut runs: Vec<Self> = documents.iter().map(Self::of_document).collect::<Result<_, _>>()?;
+        runs.iter_mut().for_each(|run| run.is_one_of_several = printed > 1);
         if let Some(last) = runs.last_mut() {
             notes.append(&mut last.notes);
             last.notes = notes;
@@ -245,11 +248,6 @@ impl FioOutput {
     pub fn keep_host(&mut self, host: &str) {
         self.jobs.retain(|job| job.host == host || job.host.is_empty());
         self.disks.retain(|disk| disk.host == host || disk.host.is_empty());
-    }
-
-    /// Whether the text had several documents: counters around it may be of several runs.
-    pub fn is_one_of_several(&self) -> bool {
-        self.notes.iter().any(|note| note.contains(json::FOLLOW))
     }
 
     /// Threads that ran, where all jobs tell theirs.
@@ -375,10 +373,11 @@ Run status group 0 (all jobs):
     fn the_last_document_of_the_same_jobs_counts() {
         let two = format!("{V3}\n{}", V3.replace("1000.5", "7"));
         let found = FioOutput::parse(two.as_bytes()).unwrap();
-        assert_eq!((found.iops(), found.notes.len(), found.is_one_of_several()), (7.0, 1, true));
+        assert_eq!((found.iops(), found.notes.len(), found.is_one_of_several), (7.0, 1, true));
         let other = V3.replace("randread", "read").replace("1000.5", "7");
         let both = FioOutput::parse_all(format!("{V3}\n{other}").as_bytes()).unwrap();
         assert_eq!(both.iter().map(FioOutput::iops).collect::<Vec<_>>(), [1000.5, 7.0]);
+        assert!(both.iter().all(|run| run.is_one_of_several));
         let cut = format!("{V3}\n{}", &V3[..300]);
         let found = FioOutput::parse(cut.as_bytes()).unwrap();
         assert!((found.iops() - 1000.5).abs() < 1e-9 && found.notes[0].contains("broken"), "{:?}", found.notes);

@@ -22,8 +22,16 @@ pub(crate) fn jobs(document: &Map<String, Value>) -> Option<&Vec<Value>> {
     LISTS.iter().find_map(|key| document.get(*key)?.as_array())
 }
 
-/// Documents, and notes about the rest of their text.
-type Found = (Vec<Map<String, Value>>, Vec<Note>);
+/// What a text holds.
+#[derive(Clone)]
+pub(crate) struct Found {
+    /// Whole documents.
+    pub documents: Vec<Map<String, Value>>,
+    /// About the rest of the text.
+    pub notes: Vec<Note>,
+    /// The documents that it had: those of the same run are one of the above.
+    pub printed: usize,
+}
 
 /// The whole documents of a text, one for each run of other jobs, and notes about the rest.
 ///
@@ -38,19 +46,19 @@ pub(crate) fn documents(text: &[u8]) -> Result<Found, FioJsonError> {
         (python::unescaped(&text), "a string with its escapes, and is read without them"),
     ];
     let found = others.into_iter().find_map(|(other, what)| Some((of_json(other?.as_bytes()).ok()?, what)));
-    let ((documents, mut notes), what) = found.ok_or(error)?;
-    notes.push(format!("the text is {what}"));
-    Ok((documents, notes))
+    let (mut found, what) = found.ok_or(error)?;
+    found.notes.push(format!("the text is {what}"));
+    Ok(found)
 }
 
 /// The documents of a text whose values are JSON.
 fn of_json(text: &[u8]) -> Result<Found, FioJsonError> {
     let Clean { text, beyond } = json_text::clean(text);
-    let (documents, mut notes) = of_clean(&text)?;
+    let mut found = of_clean(&text)?;
     if beyond > 0 {
-        notes.push(format!("{beyond} numbers are greater than any that can be read, and are left out"));
+        found.notes.push(format!("{beyond} numbers are greater than any that can be read, and are left out"));
     }
-    Ok((documents, notes))
+    Ok(found)
 }
 
 fn of_clean(clean: &[u8]) -> Result<Found, FioJsonError> {
@@ -60,9 +68,9 @@ fn of_clean(clean: &[u8]) -> Result<Found, FioJsonError> {
     }
     let (lines, dropped) = json_text::without_other_lines(clean);
     let again = if dropped > 0 { search(&lines, false) } else { whole.clone() };
-    if let Ok((documents, mut notes)) = again {
-        notes.push(format!("{dropped} lines that are not JSON are left out"));
-        return Ok((documents, notes));
+    if let Ok(mut found) = again {
+        found.notes.push(format!("{dropped} lines that are not JSON are left out"));
+        return Ok(found);
     }
     match whole {
         Err(FioJsonError::Broken(why)) => recovered(clean, &why).ok_or(FioJsonError::Broken(why)),
@@ -107,11 +115,12 @@ fn search(clean: &[u8], is_printed: bool) -> Result<Found, FioJsonError> {
         return Ok(of_jobs(alone));
     }
     notes.extend(found.note());
-    match (found.documents.is_empty(), broken) {
-        (false, None) => Ok((found.documents, notes)),
+    let Runs { documents, count: printed, .. } = found;
+    match (documents.is_empty(), broken) {
+        (false, None) => Ok(Found { documents, notes, printed }),
         (false, Some(why)) => {
             notes.push(format!("what follows the last whole document is broken ({why})"));
-            Ok((found.documents, notes))
+            Ok(Found { documents, notes, printed })
         }
         (true, Some(why)) => Err(FioJsonError::Broken(why)),
         (true, None) if others => Err(FioJsonError::NoJobs),
@@ -134,11 +143,9 @@ fn of_jobs(jobs: Vec<Value>) -> Found {
          fio's version, the options of [global] and the statistics of disks are not in it",
         jobs.len()
     );
-    (vec![Map::from_iter([(LISTS[0].to_owned(), Value::Array(jobs))])], vec![note])
+    let document = Map::from_iter([(LISTS[0].to_owned(), Value::Array(jobs))]);
+    Found { documents: vec![document], notes: vec![note], printed: 1 }
 }
-
-/// What the note on several documents says of them.
-pub(crate) const FOLLOW: &str = "documents follow each other";
 
 /// Most runs of other jobs that one text may hold.
 const RUNS_MAX: usize = 1000;
@@ -183,7 +190,7 @@ impl Runs {
                 format!("the last of each run of the same jobs is used: number {}{more}", numbers.join(", "))
             }
         };
-        Some(format!("{} {FOLLOW}; {used}", self.count))
+        Some(format!("{} documents follow each other; {used}", self.count))
     }
 }
 
@@ -209,7 +216,7 @@ fn unwrapped(document: Map<String, Value>, is_printed: bool) -> (Vec<Map<String,
             }
             // What a program printed, as Ansible and others keep it.
             Value::String(text) if text.contains("\"fio version\"") && !is_printed => {
-                if let Ok((documents, _)) = search(&json_text::clean(text.as_bytes()).text, true) {
+                if let Ok(Found { documents, .. }) = search(&json_text::clean(text.as_bytes()).text, true) {
                     found.extend(documents);
                     path = at;
                 }
@@ -245,7 +252,8 @@ fn recovered(clean: &[u8], why: &str) -> Option<Found> {
         }
         document.extend(value);
     }
-    Some((vec![document], vec![format!("the JSON is broken behind its jobs ({why}); they are whole, and are used")]))
+    let notes = vec![format!("the JSON is broken behind its jobs ({why}); they are whole, and are used")];
+    Some(Found { documents: vec![document], notes, printed: 1 })
 }
 
 /// The value behind the last `"name" :`, if it is whole, and where the name stands.
@@ -350,7 +358,7 @@ mod tests {
                        \"disk_util\" : [\n  {\n   \"name\" : \"sda\"\n  }\n ]\n}\n";
 
     fn names(text: &str) -> Result<(Vec<String>, Vec<Note>), FioJsonError> {
-        let (documents, notes) = documents(text.as_bytes())?;
+        let Found { documents, notes, .. } = documents(text.as_bytes())?;
         let names = jobs(documents.last().unwrap())
             .unwrap()
             .iter()
@@ -413,7 +421,7 @@ mod tests {
     fn of_each_run_of_other_jobs_the_last_document_counts() {
         let run = |size: &str, iops: u32| FIO.replace("4k", size).replace(" 7 }", &format!(" {iops} }}"));
         let found = |text: &str| {
-            let (documents, notes) = documents(text.as_bytes()).unwrap();
+            let Found { documents, notes, .. } = documents(text.as_bytes()).unwrap();
             let iops = documents.iter().map(|document| jobs(document).unwrap()[0]["read"]["iops"].as_u64().unwrap());
             (iops.collect::<Vec<_>>(), notes.join("\n"))
         };
@@ -437,7 +445,7 @@ mod tests {
     #[test]
     fn files_that_come_twice_are_all_kept() {
         let text = "{\"jobs\": [{\"job options\": {\"filename\": \"/dev/a\", \"bs\": \"1k\", \"filename\": \"/dev/b\", \"bs\": \"4k\"}}]}";
-        let (documents, _) = documents(text.as_bytes()).unwrap();
+        let Found { documents, .. } = documents(text.as_bytes()).unwrap();
         let options = &jobs(&documents[0]).unwrap()[0]["job options"];
         assert_eq!((options["filename"].as_str(), options["bs"].as_str()), (Some("/dev/a:/dev/b"), Some("4k")));
     }
@@ -445,7 +453,7 @@ mod tests {
     #[test]
     fn characters_that_are_no_json_are_read() {
         let mut text = b"\0\0{\"jobs\": [{\"jobname\": \"a\tb \xe9\", \"x\": -NaN}]}\0\0\0".to_vec();
-        let (found, _) = documents(&text).unwrap();
+        let Found { documents: found, .. } = documents(&text).unwrap();
         assert_eq!(jobs(&found[0]).unwrap()[0]["jobname"], "a b \u{fffd}");
         text.truncate(8);
         assert!(documents(&text).is_err());
@@ -465,7 +473,7 @@ mod tests {
     fn what_c_libraries_print_for_no_number_is_null() {
         for word in ["nan", "-nan", "-nan(ind)", "NaN", "-inf", "Infinity", "1.#QNAN0", "-1.#IND00"] {
             let text = FIO.replace("\"iops\" : 7", &format!("\"mean\" : {word}, \"iops\":{word},\n\"all\": [{word}]"));
-            let (documents, _) = documents(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {word}"));
+            let Found { documents, .. } = documents(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {word}"));
             assert!(documents[0]["jobs"][0]["read"]["iops"].is_null(), "{word}");
         }
     }
@@ -475,7 +483,7 @@ mod tests {
         let printed = format!("fio: warning\n{FIO}");
         let kept =
             json!({"results": [{"rc": 0, "stdout": printed, "stdout_lines": printed.lines().collect::<Vec<_>>()}]});
-        let (found, notes) = documents(kept.to_string().as_bytes()).unwrap();
+        let Found { documents: found, notes, .. } = documents(kept.to_string().as_bytes()).unwrap();
         assert_eq!((found.len(), found[0]["jobs"][1]["jobname"].as_str()), (1, Some("b")));
         assert!(notes[0].contains("results.0.stdout"), "{notes:?}");
         // A string within a string is not looked into.

@@ -68,9 +68,7 @@ impl Kind {
             Self::Softirqs | Self::Archive => None,
         }
     }
-}
 
-impl Kind {
     /// That option with what stands behind it.
     pub fn usage(self) -> Option<String> {
         let files = if matches!(self, Self::Interrupts | Self::Stat) { "BEFORE AFTER" } else { "FILE" };

@@ -9,6 +9,7 @@ use super::source::{DISABLED, ENABLED, Kind, Source, claim};
 use super::stack::{GicStack, STRAY, trigger};
 use super::step::GicStep;
 use crate::checkers::truth::marks;
+use crate::deeds::Deed;
 use crate::verdict::violate;
 use hal::{CpuId, CpuSet, Hal as _, Regs as _};
 use irq::{Irq, IrqChipState, IrqError};
@@ -68,14 +69,14 @@ pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
 /// From now on handlers do things to lines.
 pub(super) fn begin_deeds(stack: &Arc<GicStack>) {
     let weak = Arc::downgrade(stack);
-    stack.deeds.begin(move |draw| {
-        let Some(stack) = weak.upgrade() else { return };
+    stack.deeds.begin(move |deed| {
+        // Where lines are delivered is judged in the last load.
+        let Some(stack) = weak.upgrade().filter(|stack| !stack.proving.load(Relaxed)) else { return };
         marks::disturbed();
-        let source = draw.below(64) as u32;
-        match draw.below(100) {
-            0..50 => move_line(&stack, source, draw.within(1..=255)),
-            50..75 => disable_at_once(&stack, source, draw.below(1_000)),
-            _ => with(&stack, source, "retrigger", |line| stack.system.core.retrigger(line)),
+        match deed {
+            Deed::Move { line, cpus } => move_line(&stack, line, cpus),
+            Deed::Disable { line, ns } => disable_at_once(&stack, line, ns),
+            Deed::Retrigger { line } => with(&stack, line, "retrigger", |line| stack.system.core.retrigger(line)),
         }
         stack.saw("handler: did something to a line");
     });

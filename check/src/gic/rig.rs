@@ -296,7 +296,6 @@ impl Rig for GicRig {
     fn prove(&mut self) {
         self.boot(|stack| {
             stack.proving.store(true, Relaxed);
-            stack.deeds.end();
             marks::placed(&stack.system.core, stack.judged_lines());
             stack.sources.iter().for_each(|source| source.carry(&stack.system, PROOF, 2));
         });

@@ -113,7 +113,6 @@ fn delete_orphans(stack: &PcStack, drive: &Drive) {
 /// with full queues.
 pub(super) fn prove(stack: &Arc<PcStack>, absent: u32, gone: u32, full: bool) {
     stack.proving.store(true, Relaxed);
-    stack.rings.deeds.end();
     // Waits for recoveries that the driver's clock has begun.
     settle(stack, false);
     if let Some(index) = gone.checked_sub(1) {

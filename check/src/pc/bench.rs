@@ -76,14 +76,14 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
     let all = ["move", "move-back", "disable", "retrigger", "offline", "offline-target"];
     let ringing = ringing("ringing", &machine, &operations, &all);
     let mut others = vec![threads(own, &operations), aborts(&machine), ringing];
-    let forgetting = |name, chosen: &[&str], faults| forgetting(name, (chosen, faults), &machine, &operations);
+    let busy = |name, chosen: &[&str], faults| busy(name, (chosen, faults), &machine, &operations);
     if delivery == Path::Plain {
         // Only a message that was moved has an earlier one that may come in its place.
-        others.push(forgetting("moving", &["move-queue", "burst"], "message"));
+        others.push(busy("moving", &["move-queue", "burst"], "message"));
     } else {
         others.push(leaving(&machine));
-        others.push(forgetting("forgetting", &["move", "move-back", "move-queue"], INVALIDATIONS));
-        others.push(forgetting("lending", &["lend"], INVALIDATIONS));
+        others.push(busy("forgetting", &["move", "move-back", "move-queue"], INVALIDATIONS));
+        others.push(busy("lending", &["lend"], INVALIDATIONS));
     }
     let pc = Bench { before: before.into(), operations, triples, ..Bench::new("pc", &machine) };
     [pc].into_iter().chain(others).collect()
@@ -112,9 +112,9 @@ fn leaving(machine: &[&'static str]) -> Bench<PcStep> {
     Bench { before: before.into(), operations, pairs, faults: INVALIDATIONS, ..Bench::new("leaving", machine) }
 }
 
-/// The same with commands all the time too, and a remapping unit, if there is one, that keeps one entry: it may take a changed one before the driver has had it invalidated, and
-/// while that fails.
-fn forgetting(
+/// The same with commands all the time too. A remapping unit, if there is one, keeps a single entry: it may take a changed one
+/// before the driver has had the old one invalidated, and while that fails.
+fn busy(
     name: &'static str,
     (chosen, faults): (&[&str], &'static str),
     machine: &[&'static str],

@@ -24,8 +24,8 @@ pub enum PcFault {
     Stranger { drive: u32, vector: u32, interval_ns: u64 },
     /// Every invalidation takes this much longer.
     LateInvalidation { ns: u64 },
-    /// The invalidation queue stops with an error at every command.
-    FailedInvalidation,
+    /// The invalidation queue stops with an error at every descriptor: `again` each time that its driver clears the error, or once.
+    FailedInvalidation { again: bool },
     /// A function on the level-triggered pin does not release it.
     Stuck { function: u32 },
     /// A drive's controller registers read all ones, and writes to them are lost.
@@ -143,11 +143,13 @@ pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
     ];
     if delivery != Path::Plain {
         all.push(next("invalidation-late", PcFault::LateInvalidation { ns: 5_000 }));
-        all.push(next("invalidation-fails", PcFault::FailedInvalidation));
-        all.push(twice("invalidation-fails-twice", PcFault::FailedInvalidation));
-        // A move away from a CPU and what undoes it, and the move to another CPU: the CPU stays.
-        let (kind, fault) = ("invalidation-fails-thrice", PcFault::FailedInvalidation);
-        all.push(Single { kind, fault, strikes: Strikes::Times(3) });
+        let fails = |again| PcFault::FailedInvalidation { again };
+        all.push(next("invalidation-fails", fails(true)));
+        all.push(twice("invalidation-fails-again", fails(true)));
+        // An invalidation has two descriptors, the second of which waits for the first.
+        let times = |kind, times| Single { kind, fault: fails(false), strikes: Strikes::Times(times) };
+        all.push(times("invalidation-and-undo-fail", 3));
+        all.push(times("invalidation-and-next-fail", 5));
     }
     all
 }
@@ -176,7 +178,7 @@ impl PcFault {
             "device-fatal" => Self::Fatal { drive },
             "storm" => Self::Storm { period_ns: draw.time_ns(400, 1_500) },
             "invalidation-late" => Self::LateInvalidation { ns: draw.time_ns(200, 5_000) },
-            "invalidation-fails" => Self::FailedInvalidation,
+            "invalidation-fails" => Self::FailedInvalidation { again: true },
             "level-stuck" => Self::Stuck { function: draw.below(2) as u32 },
             "register-refused" => Self::Refused { drive },
             "admin-fails" => Self::AdminFails { drive, once: false },
@@ -193,7 +195,7 @@ impl PcFault {
             Self::Tampered { act, .. } => matches!(act, Tampering::Drop | Tampering::Stale),
             Self::Silent { .. } | Self::Fatal { .. } | Self::Refused { .. } => true,
             Self::Storm { .. } | Self::Stranger { .. } | Self::Stuck { .. } => false,
-            Self::LateInvalidation { .. } | Self::FailedInvalidation => false,
+            Self::LateInvalidation { .. } | Self::FailedInvalidation { .. } => false,
             Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::NoMemory => false,
         }
     }
@@ -201,7 +203,7 @@ impl PcFault {
     /// Messages go where they were sent, when they were sent, once.
     pub(super) fn keeps_messages(&self) -> bool {
         match self {
-            Self::LateInvalidation { .. } | Self::FailedInvalidation | Self::NoMemory => true,
+            Self::LateInvalidation { .. } | Self::FailedInvalidation { .. } | Self::NoMemory => true,
             Self::Entry { .. } | Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::Stuck { .. } => true,
             Self::Tampered { .. } | Self::Silent { .. } | Self::Fatal { .. } | Self::Refused { .. } => false,
             Self::Storm { .. } | Self::Stranger { .. } => false,
@@ -228,7 +230,10 @@ impl PcFault {
         self.lies()
             || matches!(
                 self,
-                Self::FailedInvalidation | Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::NoMemory
+                Self::FailedInvalidation { .. }
+                    | Self::AdminFails { .. }
+                    | Self::AbortsUnanswered { .. }
+                    | Self::NoMemory
             )
     }
 
@@ -284,7 +289,10 @@ impl fmt::Display for PcFault {
             }
             Self::Silent { drive, ns } => write!(f, "drive {drive} is silent for {ns} ns"),
             Self::LateInvalidation { ns } => write!(f, "every invalidation takes {ns} ns longer"),
-            Self::FailedInvalidation => write!(f, "the invalidation queue stops with an error"),
+            Self::FailedInvalidation { again: true } => write!(f, "the invalidation queue stops with an error"),
+            Self::FailedInvalidation { again: false } => {
+                write!(f, "the invalidation queue refuses each descriptor once")
+            }
             Self::Fatal { drive } => write!(f, "drive {drive} fails"),
             Self::Storm { period_ns } => write!(f, "the ringing device storms, a message every {period_ns} ns"),
             Self::Stranger { drive, vector, interval_ns } => {

@@ -11,6 +11,7 @@ use super::step::{LEVEL_LINE, PcStep};
 use super::timers;
 use crate::checkers::queues;
 use crate::checkers::truth::marks;
+use crate::deeds::Deed;
 use crate::server::{GUEST_NOTIFICATION, Path};
 use crate::verdict::violate;
 use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionLook, NvmeError};
@@ -94,14 +95,14 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
 /// From now on handlers of the ringing device do things to lines.
 pub(super) fn begin_deeds(stack: &Arc<PcStack>) {
     let weak = Arc::downgrade(stack);
-    stack.rings.deeds.begin(move |draw| {
-        let Some(stack) = weak.upgrade() else { return };
+    stack.rings.deeds.begin(move |deed| {
+        // Where lines are delivered is judged in the last load.
+        let Some(stack) = weak.upgrade().filter(|stack| !stack.proving.load(Relaxed)) else { return };
         marks::disturbed();
-        let line = draw.below(64) as u32;
-        match draw.below(100) {
-            0..50 => move_line(&stack, line, draw.within(1..=255)),
-            50..75 => disable_at_once(&stack, line, draw.below(1_000)),
-            _ => retrigger(&stack, line, 1),
+        match deed {
+            Deed::Move { line, cpus } => move_line(&stack, line, cpus),
+            Deed::Disable { line, ns } => disable_at_once(&stack, line, ns),
+            Deed::Retrigger { line } => retrigger(&stack, line, 1),
         }
         stack.saw("handler: did something to a line");
     });

@@ -153,7 +153,11 @@ impl PcRig {
     }
 
     fn unless_invalidation_fails(&self, bound: Ps) -> Ps {
-        if self.faults.contains(&PcFault::FailedInvalidation) { bound.max(INVALIDATION_FAILING_MAX) } else { bound }
+        if self.invalidations_fail() { bound.max(INVALIDATION_FAILING_MAX) } else { bound }
+    }
+
+    fn invalidations_fail(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault, PcFault::FailedInvalidation { .. }))
     }
 
     fn trouble(&mut self, fault: InvalidationFault) {
@@ -308,11 +312,11 @@ impl Rig for PcRig {
                 self.site(drive).outage.change(|outage| outage.silence(now, now + Ps::from_ns(ns)));
             }
             PcFault::LateInvalidation { ns } => self.trouble(InvalidationFault::Late(Ps::from_ns(ns))),
-            PcFault::FailedInvalidation => self.trouble(InvalidationFault::Within {
-                from: now,
-                until: Ps::MAX,
-                trouble: InvalidationTrouble::FetchFails,
-            }),
+            PcFault::FailedInvalidation { again } => {
+                let trouble =
+                    if again { InvalidationTrouble::FetchFails } else { InvalidationTrouble::FirstFetchFails };
+                self.trouble(InvalidationFault::Within { from: now, until: Ps::MAX, trouble });
+            }
             PcFault::Fatal { drive } => self.drive(drive, |drive| drive.faults_mut().fatal_at = Some(now)),
             PcFault::Refused { drive } => self.refuse(drive, Some(now)),
             PcFault::AdminFails { drive, .. } => self.drive(drive, |drive| drive.faults_mut().admin_fails = true),
@@ -340,7 +344,9 @@ impl Rig for PcRig {
             PcFault::Entry { drive, .. } => {
                 self.drive(drive, |drive| *drive.faults_mut() = FaultPlan::default());
             }
-            PcFault::LateInvalidation { .. } | PcFault::FailedInvalidation => self.trouble(InvalidationFault::None),
+            PcFault::LateInvalidation { .. } | PcFault::FailedInvalidation { .. } => {
+                self.trouble(InvalidationFault::None)
+            }
             PcFault::Silent { drive, .. } => self.broken(drive),
             PcFault::Refused { drive } => {
                 self.refuse(drive, None);
@@ -398,7 +404,7 @@ impl Rig for PcRig {
             assert!(faults.is_empty(), "the machine recorded faults, and none was injected: {faults:?}");
         }
         let (seed, &Shape { leaks, count_lines, .. }) = (self.seed, &self.shape);
-        let count_lines = count_lines.filter(|_| !self.faults.contains(&PcFault::FailedInvalidation));
+        let count_lines = count_lines.filter(|_| !self.invalidations_fail());
         self.boot(move |stack| audit::audit(stack, leaks, count_lines, seed));
     }
 

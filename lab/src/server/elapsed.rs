@@ -33,7 +33,7 @@ impl Elapsed {
         }
         let directions = fio.jobs.iter().flat_map(|job| &job.directions);
         let measured_s = directions.map(|direction| direction.runtime_ms / 1000.0).fold(0.0, f64::max);
-        match parts.is_enclosed && !fio.is_one_of_several() && measured_s > 0.0 {
+        match parts.is_enclosed && !fio.is_one_of_several && measured_s > 0.0 {
             true => Self::Run { seconds: measured_s + job::ramp_s(fio, parts), iops: fio.iops() },
             false => Self::Unknown,
         }

@@ -88,6 +88,8 @@ pub enum InvalidationTrouble {
     Late(Ps),
     /// Every fetch of a descriptor fails: the queue stops with IQE again each time that software clears it.
     FetchFails,
+    /// The first fetch of each descriptor fails. The one behind it, when software has cleared IQE, does not.
+    FirstFetchFails,
     /// The queue stops. When the fault ends, the queue continues by itself.
     Stands,
 }
@@ -142,6 +144,8 @@ pub struct VtdUnit {
     draining: bool,
     commands_pending: u32,
     descriptors: u64,
+    /// That number when a fetch failed last.
+    refused_at: Option<u64>,
     totals: Totals,
 }
 
@@ -169,6 +173,7 @@ impl VtdUnit {
             draining: false,
             commands_pending: 0,
             descriptors: 0,
+            refused_at: None,
             totals: Totals::default(),
         }
     }

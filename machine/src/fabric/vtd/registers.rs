@@ -248,6 +248,15 @@ impl VtdUnit {
         world.fault("invalidation queue stopped", 0, text);
     }
 
+    /// Whether the fetch of the descriptor at the head fails.
+    fn refuses(&self, trouble: InvalidationTrouble) -> bool {
+        match trouble {
+            InvalidationTrouble::FetchFails => true,
+            InvalidationTrouble::FirstFetchFails => self.refused_at != Some(self.descriptors),
+            InvalidationTrouble::Late(_) | InvalidationTrouble::Stands => false,
+        }
+    }
+
     /// Executes the descriptor at the head.
     pub(super) fn invalidate(&mut self, world: &mut World<'_>, epoch: u64) {
         if epoch != self.queue.epoch {
@@ -260,7 +269,8 @@ impl VtdUnit {
             }
             InvalidationFault::Within { until, .. } => match self.trouble(world.now()) {
                 Some(InvalidationTrouble::Stands) => return world.schedule(until, code::INVALIDATE, epoch),
-                Some(InvalidationTrouble::FetchFails) => {
+                Some(trouble) if self.refuses(trouble) => {
+                    self.refused_at = Some(self.descriptors);
                     world.tell(|| Fact::Struck { source: world.me(), fault: "failed invalidation" });
                     return self.stop_queue(world, QueueErrorInfo::FETCH);
                 }
