@@ -1,7 +1,10 @@
 //! The small machine of the systematic search.
 
+use super::accelerator::AcceleratorStep;
+use super::poster::PosterStep;
 use super::removal::Removal;
 use super::step::PcStep;
+use super::timers::TimerStep;
 use crate::server::Path;
 use crate::subject::Bench;
 
@@ -85,8 +88,95 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         others.push(busy("forgetting", &["move", "move-back", "move-queue"], INVALIDATIONS));
         others.push(busy("lending", &["lend"], INVALIDATIONS));
     }
+    if delivery == Path::Plain {
+        others.push(poster());
+    }
+    others.extend([timers(own), accelerator(own), filling(own)]);
     let pc = Bench { before: before.into(), operations, triples, ..Bench::new("pc", &machine) };
     [pc].into_iter().chain(others).collect()
+}
+
+/// The first line beside the drive's queue: a timer's, a posting source's or a work queue's.
+const BESIDE: u32 = 3;
+
+/// What is done to such a line, which begins on CPU 1.
+fn beside() -> Vec<(&'static str, PcStep)> {
+    vec![
+        ("move", PcStep::Move { line: BESIDE, cpus: CPU_2 }),
+        ("move-back", PcStep::Move { line: BESIDE, cpus: CPU_0 }),
+        ("disable", PcStep::Disable { line: BESIDE, depth: 1, ns: 300 }),
+        ("retrigger", PcStep::Retrigger { line: BESIDE, count: 1 }),
+        ("offline", PcStep::Offline { cpu: 1, ns: 500 }),
+        ("offline-target", PcStep::Offline { cpu: 2, ns: 500 }),
+    ]
+}
+
+fn device(
+    name: &'static str,
+    own: &'static str,
+    set: &'static str,
+    operations: Vec<(&'static str, PcStep)>,
+) -> Bench<PcStep> {
+    let machine = [
+        "cpus=3,drives=1,queues=1,managed=0,strict_storms=0,threads=0,secret_us=0,secret_entries=0",
+        "read_us=2,slice_us=3000,count_vectors=0,gone=0,users=1,load=2,carried=0,batch=1,depth=1,think_ns=500,roaming=0,polls=0",
+        "deeds=0",
+        own,
+        set,
+    ];
+    let before = vec![PcStep::Move { line: BESIDE, cpus: CPU_1 }];
+    let operations = beside().into_iter().chain(operations).collect();
+    Bench { before, operations, ..Bench::new(name, &machine) }
+}
+
+/// A timer of the HPET.
+fn timers(own: &'static str) -> Bench<PcStep> {
+    let timer = 0;
+    let operations = vec![
+        ("arm", PcStep::Timer(TimerStep::Arm { timer, ns: 1_000, more: 2 })),
+        ("fire", PcStep::Timer(TimerStep::Fire { timer, ns: 1_000 })),
+        ("reline", PcStep::Timer(TimerStep::Reline { timer, ns: 100 })),
+    ];
+    device("timers", own, "accelerator=0,timers=1", operations)
+}
+
+/// A source of the function that posts by itself.
+fn poster() -> Bench<PcStep> {
+    let source = 0;
+    let operations = vec![
+        ("raise", PcStep::Poster(PosterStep::Raise { source, count: 3, period_ns: 700 })),
+        ("fire", PcStep::Poster(PosterStep::Fire { source })),
+        ("reline", PcStep::Poster(PosterStep::Reline { source, ns: 100 })),
+    ];
+    device("poster", "poster=1", "accelerator=0,timers=0", operations)
+}
+
+/// A work queue of the accelerator.
+fn accelerator(own: &'static str) -> Bench<PcStep> {
+    let (queue, ns) = (0, 100);
+    let step = |name, step| (name, PcStep::Accelerator(step));
+    let operations = vec![
+        step("fill", AcceleratorStep::Fill { queue, count: 4, depth: 2 }),
+        step("poll", AcceleratorStep::Poll { queue }),
+        step("reopen", AcceleratorStep::Reopen { queue, lines_first: false, other_mode: false, ns }),
+        step("reopen-line-first", AcceleratorStep::Reopen { queue, lines_first: true, other_mode: true, ns }),
+        step("recover", AcceleratorStep::Recover { queue, age_ns: 300 }),
+        step("restart", AcceleratorStep::Restart { lines_first: false, mistake: 0, ns }),
+        step("provoke", AcceleratorStep::Provoke { portal: 0, opcode: 4, count: 2 }),
+    ];
+    device("accelerator", own, "accelerator=1,fills=40,timers=0", operations)
+}
+
+/// The same with fills under way all the time: for the faults of its commands alone.
+fn filling(own: &'static str) -> Bench<PcStep> {
+    let accelerator = accelerator(own);
+    let chosen = ["reopen", "reopen-line-first", "recover", "restart"];
+    // Each that closes the queue drops what is left of the load.
+    let fill = || accelerator.operations.iter().find(|(name, _)| *name == "fill").cloned();
+    let chosen = chosen.into_iter().filter_map(|name| accelerator.operations.iter().find(|(own, _)| *own == name));
+    let operations = chosen.flat_map(|operation| fill().into_iter().chain([operation.clone()])).collect();
+    let pairs = Some(Vec::new());
+    Bench { name: "filling", operations, pairs, faults: "accelerator", ..accelerator }
 }
 
 /// The same, with messages all the time: for faults alone. Between a change of hardware and what the driver then does about a

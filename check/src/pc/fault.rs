@@ -1,9 +1,12 @@
 //! Faults of a PC's hardware.
 
+use super::accelerator::COMMAND_TIMEOUT_NS;
 use crate::draw::Draw;
 use crate::server::Path;
 use crate::subject::{Single, Strikes};
+use machine::dsa::CommandTrouble;
 use machine::fabric::tamper::Rates;
+use machine::time::Ps;
 use std::fmt;
 
 /// A fault, for as long as its window lasts.
@@ -36,6 +39,8 @@ pub enum PcFault {
     AbortsUnanswered { drive: u32, late_ns: u64 },
     /// No memory for devices is left.
     NoMemory,
+    /// Something happens to the accelerator's commands.
+    Command { trouble: CommandTrouble },
 }
 
 /// The fate of messages on their way.
@@ -109,6 +114,8 @@ const KINDS: &[&str] = &[
     "admin-fails",
     "abort-unanswered",
     "no-memory",
+    "accelerator-fails",
+    "accelerator-late",
     // Only with remapping.
     "stranger",
     "invalidation-late",
@@ -140,6 +147,9 @@ pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
         next("admin-fails", PcFault::AdminFails { drive, once: true }),
         twice("admin-fails-twice", PcFault::AdminFails { drive, once: false }),
         next("no-memory", PcFault::NoMemory),
+        next("accelerator-fails", PcFault::Command { trouble: CommandTrouble::Fails }),
+        twice("accelerator-fails-twice", PcFault::Command { trouble: CommandTrouble::Fails }),
+        next("accelerator-late", PcFault::Command { trouble: CommandTrouble::Late(COMMAND_LATE) }),
     ];
     if delivery != Path::Plain {
         all.push(next("invalidation-late", PcFault::LateInvalidation { ns: 5_000 }));
@@ -156,6 +166,8 @@ pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
 
 /// Longer than any history.
 const ENDLESS_NS: u64 = 60_000_000_000;
+/// A command takes longer than its driver waits, and the next one waits too.
+const COMMAND_LATE: Ps = Ps::from_ns(COMMAND_TIMEOUT_NS + COMMAND_TIMEOUT_NS / 4);
 
 impl PcFault {
     pub(super) fn draw(kind: &str, draw: &mut Draw) -> Self {
@@ -184,6 +196,8 @@ impl PcFault {
             "admin-fails" => Self::AdminFails { drive, once: false },
             "abort-unanswered" => Self::AbortsUnanswered { drive, late_ns: draw.time_ns(20_000, 500_000) },
             "no-memory" => Self::NoMemory,
+            "accelerator-fails" => Self::Command { trouble: CommandTrouble::Fails },
+            "accelerator-late" => Self::Command { trouble: CommandTrouble::Late(COMMAND_LATE) },
             _ => Self::Stranger { drive, vector: draw.below(64) as u32, interval_ns: draw.time_ns(500, 20_000) },
         }
     }
@@ -196,7 +210,7 @@ impl PcFault {
             Self::Silent { .. } | Self::Fatal { .. } | Self::Refused { .. } => true,
             Self::Storm { .. } | Self::Stranger { .. } | Self::Stuck { .. } => false,
             Self::LateInvalidation { .. } | Self::FailedInvalidation { .. } => false,
-            Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::NoMemory => false,
+            Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::NoMemory | Self::Command { .. } => false,
         }
     }
 
@@ -204,6 +218,7 @@ impl PcFault {
     pub(super) fn keeps_messages(&self) -> bool {
         match self {
             Self::LateInvalidation { .. } | Self::FailedInvalidation { .. } | Self::NoMemory => true,
+            Self::Command { .. } => true,
             Self::Entry { .. } | Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::Stuck { .. } => true,
             Self::Tampered { .. } | Self::Silent { .. } | Self::Fatal { .. } | Self::Refused { .. } => false,
             Self::Storm { .. } | Self::Stranger { .. } => false,
@@ -234,7 +249,13 @@ impl PcFault {
                     | Self::AdminFails { .. }
                     | Self::AbortsUnanswered { .. }
                     | Self::NoMemory
+                    | Self::Command { .. }
             )
+    }
+
+    /// It strikes the accelerator's commands.
+    pub(super) fn is_command(&self) -> bool {
+        matches!(self, Self::Command { .. })
     }
 
     /// It matters only to commands that are in flight for longer than their driver waits for an Abort.
@@ -305,6 +326,10 @@ impl fmt::Display for PcFault {
                 write!(f, "drive {drive} answers no Abort, and does it {late_ns} ns later")
             }
             Self::NoMemory => write!(f, "there is no memory for devices"),
+            Self::Command { trouble: CommandTrouble::Late(late) } => {
+                write!(f, "the accelerator's commands take {late} longer")
+            }
+            Self::Command { .. } => write!(f, "the accelerator's commands fail"),
             Self::Stuck { function } => write!(f, "function {function} does not let go of the level line"),
         }
     }

@@ -184,7 +184,7 @@ fn offline(stack: &Arc<PcStack>, cpu: CpuId, ns: u64) {
 
 /// Waits for a handler for a while. Looks on the way are points of the seam, so a directed schedule can stop anywhere between the
 /// message and its handler.
-fn wait_for(is_served: impl Fn() -> bool) {
+pub(super) fn wait_for(is_served: impl Fn() -> bool) {
     for _ in 0..FIRE_LOOKS {
         if is_served() {
             return;

@@ -22,6 +22,7 @@ mod shape;
 mod sources;
 mod stack;
 mod step;
+mod strike;
 mod timers;
 mod told;
 mod user;
@@ -77,7 +78,7 @@ impl Subject for Pc {
     }
 
     fn is_rare(&self, kind: &str) -> bool {
-        ["register-refused", "admin-fails", "no-memory"].contains(&kind)
+        ["register-refused", "admin-fails", "no-memory", "accelerator-fails", "accelerator-late"].contains(&kind)
     }
 
     fn draw_step(&self, draw: &mut Draw) -> PcStep {

@@ -3,6 +3,7 @@
 use super::beliefs::apic_id;
 use super::drive::{BindError, claim, free_line, install};
 use super::guard::Guard;
+use super::manage::wait_for;
 use super::sources::Waiting;
 use super::stack::PcStack;
 use crate::checkers::beliefs::Comparison;
@@ -33,6 +34,8 @@ const NOTIFICATION: u32 = 0xeb;
 pub enum PosterStep {
     /// A source interrupts so often.
     Raise { source: u32, count: u32, period_ns: u32 },
+    /// A source interrupts once; waits for its handler, for a while.
+    Fire { source: u32 },
     /// Frees a source's line, and gives it another one.
     Reline { source: u32, ns: u64 },
 }
@@ -56,6 +59,7 @@ impl fmt::Display for PosterStep {
             Self::Raise { source, count, period_ns } => {
                 write!(f, "source {source} posts {count} times, every {period_ns} ns")
             }
+            Self::Fire { source } => write!(f, "source {source} posts once, and waits for its handler"),
             Self::Reline { source, ns } => write!(f, "free the line of source {source}, give it another after {ns} ns"),
         }
     }
@@ -194,15 +198,23 @@ pub(super) fn apply(stack: &PcStack, step: &PosterStep) -> bool {
     let source = |number: u32| &poster.sources[number as usize % poster.sources.len()];
     match *step {
         PosterStep::Raise { source: number, count, period_ns } => {
+            raise_alone(stack, poster, source(number), count, period_ns);
+        }
+        PosterStep::Fire { source: number } => {
             let source = source(number);
-            if let Some(_claim) = claim(&source.busy) {
-                raise(poster, source, count, period_ns);
-                stack.saw("poster: raised");
-            }
+            raise_alone(stack, poster, source, 1, 500);
+            wait_for(|| Waiting::is_empty(&source.served.0));
         }
         PosterStep::Reline { source: number, ns } => reline(stack, poster, source(number), ns),
     }
     true
+}
+
+fn raise_alone(stack: &PcStack, poster: &Poster, source: &Source, count: u32, period_ns: u32) {
+    if let Some(_claim) = claim(&source.busy) {
+        raise(poster, source, count, period_ns);
+        stack.saw("poster: raised");
+    }
 }
 
 fn raise(poster: &Poster, source: &Source, count: u32, period_ns: u32) {

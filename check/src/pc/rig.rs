@@ -4,7 +4,7 @@ use super::accelerator::{self, Accelerator};
 use super::beliefs::destination_shift;
 use super::blocks::Mix;
 use super::drive::{Drive, Slot};
-use super::fault::{PcFault, WrongEntry};
+use super::fault::PcFault;
 use super::load::Load;
 use super::models::{Site, add_accelerator, add_tampered_drive, timing};
 use super::poster::{self, Poster};
@@ -18,16 +18,15 @@ use super::{accounts, audit, manage};
 use crate::checkers::{Checker, Entries, Fairness, Isolation, Offline, Posted, Queues, Refusals, Truth, Waits};
 use crate::coverage::Coverage;
 use crate::server::poster::Poster as PostingFunction;
-use crate::server::ringer::{Ringer, RingerPort};
+use crate::server::ringer::Ringer;
 use crate::server::wire::WirePort;
 use crate::server::{Config, FLIGHT_NS, Hardware, Host, Path, drive_config};
 use crate::subject::{Build, Rig};
 use hal::{CpuId, CpuSet, Regs as _};
 use irq::RequestFlags;
-use machine::fabric::tamper::{Rates, Tamper, TamperConfig};
-use machine::fabric::vtd::{InvalidationFault, InvalidationTrouble, VtdUnit};
+use machine::fabric::tamper::TamperConfig;
 use machine::model::ModelId;
-use machine::nvme::{FaultPlan, Nvme, REGION_CONTROLLER, StorageKind};
+use machine::nvme::StorageKind;
 use machine::time::Ps;
 use machine::{Machine, Regs};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -58,12 +57,12 @@ const INVALIDATION_MAX: Ps = Ps::from_ns(60_000);
 
 /// A PC.
 pub struct PcRig {
-    hardware: Hardware,
+    pub(super) hardware: Hardware,
     drives: Vec<Site>,
-    stranger: Regs,
-    accelerator: Option<ModelId>,
+    pub(super) stranger: Regs,
+    pub(super) accelerator: Option<ModelId>,
     poster: Option<ModelId>,
-    shape: Shape,
+    pub(super) shape: Shape,
     delivery: Path,
     faults: Vec<PcFault>,
     seed: u64,
@@ -109,7 +108,7 @@ impl PcRig {
         Self { hardware, drives, stranger, accelerator, poster, shape, delivery, faults, seed, stack: None }
     }
 
-    fn up(&self) -> &Arc<PcStack> {
+    pub(super) fn up(&self) -> &Arc<PcStack> {
         self.stack.as_ref().expect("the stack is up")
     }
 
@@ -126,25 +125,10 @@ impl PcRig {
         }
     }
 
-    fn drive<R>(&mut self, index: u32, change: impl FnOnce(&mut Nvme) -> R) -> R {
-        let model = self.site(index).drive;
-        self.hardware.machine.with_model(model, change).expect("it is a drive")
-    }
-
-    fn site(&self, index: u32) -> &Site {
+    pub(super) fn site(&self, index: u32) -> &Site {
         &self.drives[index as usize % self.drives.len()]
     }
 
-    fn tamper(&mut self, drive: u32, change: impl FnOnce(&mut Rates)) {
-        let model = self.site(drive).tamper;
-        let machine = &mut self.hardware.machine;
-        machine
-            .with_model(model, |tamper: &mut Tamper| change(&mut tamper.config_mut().rates))
-            .expect("it is a tamper");
-    }
-
-    /// The bound does not hold for an invalidation queue that keeps failing: the driver tries again with interrupts
-    /// off, up to its deadline.
     /// One CPU may serve all queues.
     fn tick_wait_max(&self) -> Ps {
         let Shape { carried, queues, .. } = self.shape;
@@ -152,45 +136,14 @@ impl PcRig {
         TICK_WAIT_MAX + Ps(CARRIED_MAX.0 * CARRIED_IN_A_NOTIFICATION * queues)
     }
 
+    /// The bound does not hold for an invalidation queue that keeps failing: the driver tries again with interrupts off, up to its
+    /// deadline.
     fn unless_invalidation_fails(&self, bound: Ps) -> Ps {
         if self.invalidations_fail() { bound.max(INVALIDATION_FAILING_MAX) } else { bound }
     }
 
     fn invalidations_fail(&self) -> bool {
         self.faults.iter().any(|fault| matches!(fault, PcFault::FailedInvalidation { .. }))
-    }
-
-    fn trouble(&mut self, fault: InvalidationFault) {
-        let unit = self.hardware.models.iommu;
-        let set = |unit: &mut VtdUnit| unit.set_invalidation_fault(fault);
-        self.hardware.machine.with_model(unit, set).expect("it is the unit");
-    }
-
-    fn spoil(&mut self, drive: u32, wrong: WrongEntry, after: u64) {
-        self.drive(drive, |drive| {
-            let at = Some(drive.counts().completions + after);
-            let faults = drive.faults_mut();
-            match wrong {
-                WrongEntry::UnknownCommand => faults.unknown_cid_at_entry = at,
-                WrongEntry::Twice => faults.duplicate_at_entry = at,
-                WrongEntry::WrongPhase => faults.wrong_phase_at_entry = at,
-                WrongEntry::UnknownQueue => faults.unknown_sq_at_entry = at,
-            }
-        });
-    }
-
-    fn imitate(&mut self, drive: u32, vector: u32, interval_ns: u64) {
-        let vectors = u32::from(self.shape.queues);
-        let message = match vector % 4 {
-            // In the format of a machine without remapping: vector 0x20 of CPU 0.
-            0 => Some((0xfee0_0000, 0x20)),
-            _ => self.drive(drive, |drive| drive.message((1 + vector % vectors) as u16)),
-        };
-        if let Some((address, data)) = message.filter(|(address, _)| *address != 0) {
-            let stranger = RingerPort(self.stranger);
-            stranger.forge(address, data);
-            stranger.ring(u64::MAX, interval_ns);
-        }
     }
 }
 
@@ -211,13 +164,13 @@ impl Rig for PcRig {
         let ringer = self.hardware.models.ringer;
         let sent = self.hardware.machine.with_model(ringer, |ringer: &mut Ringer| ringer.sent()).expect("the ringer");
         let rings = Arc::new(Rings::new(host.ringer, sent, linger_ns, (seed, deeds_percent)));
-        let (accelerator, threaded) =
-            (self.accelerator.zip(self.shape.accelerator.clone()), self.hardware.has_threads());
+        let accelerator = self.accelerator.zip(self.shape.accelerator.clone());
+        let kind = (self.hardware.has_threads(), self.faults.iter().any(PcFault::is_command));
         let promises = Promises::under(&self.faults, delivery);
         let boot = move || {
             let numbers = AtomicU64::new(1);
             let accelerator =
-                accelerator.map(|(model, plan)| Accelerator::bring_up(&host, model, &plan, &numbers, threaded));
+                accelerator.map(|(model, plan)| Accelerator::bring_up(&host, model, &plan, &numbers, kind));
             let timers = has_timers.then(|| Timers::bring_up(&host, &numbers));
             let poster = poster.map(|model| Poster::bring_up(&host, model, &numbers));
             let stack = bring_up(
@@ -304,76 +257,11 @@ impl Rig for PcRig {
     }
 
     fn inject(&mut self, fault: &PcFault) {
-        let now = self.hardware.machine.now();
-        match *fault {
-            PcFault::Entry { drive, wrong, after } => self.spoil(drive, wrong, after),
-            PcFault::Tampered { drive, act, per_mille } => self.tamper(drive, |rates| *act.rate(rates) = per_mille),
-            PcFault::Silent { drive, ns } => {
-                self.site(drive).outage.change(|outage| outage.silence(now, now + Ps::from_ns(ns)));
-            }
-            PcFault::LateInvalidation { ns } => self.trouble(InvalidationFault::Late(Ps::from_ns(ns))),
-            PcFault::FailedInvalidation { again } => {
-                let trouble =
-                    if again { InvalidationTrouble::FetchFails } else { InvalidationTrouble::FirstFetchFails };
-                self.trouble(InvalidationFault::Within { from: now, until: Ps::MAX, trouble });
-            }
-            PcFault::Fatal { drive } => self.drive(drive, |drive| drive.faults_mut().fatal_at = Some(now)),
-            PcFault::Refused { drive } => self.refuse(drive, Some(now)),
-            PcFault::AdminFails { drive, .. } => self.drive(drive, |drive| drive.faults_mut().admin_fails = true),
-            PcFault::AbortsUnanswered { drive, late_ns } => {
-                self.drive(drive, |drive| drive.faults_mut().aborts_unanswered = Some(Ps::from_ns(late_ns)));
-            }
-            PcFault::NoMemory => self.hardware.machine.set_memory_exhausted(true),
-            PcFault::Storm { period_ns } => {
-                self.up().rings.deaf.store(true, Relaxed);
-                self.up().rings.ring(u64::MAX, period_ns);
-            }
-            PcFault::Stranger { drive, vector, interval_ns } => self.imitate(drive, vector, interval_ns),
-            PcFault::Stuck { function } => {
-                let functions = &self.up().functions;
-                let function = &functions[function as usize % functions.len()];
-                function.stuck.store(true, Relaxed);
-                function.raise();
-            }
-        }
+        self.strike(fault);
     }
 
     fn heal(&mut self, fault: &PcFault) {
-        match *fault {
-            PcFault::Tampered { drive, act, .. } => self.tamper(drive, |rates| *act.rate(rates) = 0),
-            PcFault::Entry { drive, .. } => {
-                self.drive(drive, |drive| *drive.faults_mut() = FaultPlan::default());
-            }
-            PcFault::LateInvalidation { .. } | PcFault::FailedInvalidation { .. } => {
-                self.trouble(InvalidationFault::None)
-            }
-            PcFault::Silent { drive, .. } => self.broken(drive),
-            PcFault::Refused { drive } => {
-                self.refuse(drive, None);
-                self.broken(drive);
-            }
-            PcFault::AdminFails { drive, .. } => self.drive(drive, |drive| drive.faults_mut().admin_fails = false),
-            PcFault::AbortsUnanswered { drive, .. } => {
-                self.drive(drive, |drive| drive.faults_mut().aborts_unanswered = None);
-                // The ids of what the driver wanted to abort come back with a reset.
-                self.broken(drive);
-            }
-            PcFault::NoMemory => self.hardware.machine.set_memory_exhausted(false),
-            PcFault::Fatal { drive } => {
-                // An unnoticed fatal error would break the next start, long after it was healed.
-                self.drive(drive, |drive| drive.faults_mut().fatal_at = None);
-                self.broken(drive);
-            }
-            PcFault::Storm { .. } => {
-                self.up().rings.deaf.store(false, Relaxed);
-                self.up().rings.ring(1, 500);
-            }
-            PcFault::Stranger { .. } => RingerPort(self.stranger).ring(0, 0),
-            PcFault::Stuck { function } => {
-                let functions = &self.up().functions;
-                functions[function as usize % functions.len()].stuck.store(false, Relaxed);
-            }
-        }
+        self.mend(fault);
     }
 
     fn settle(&mut self) {
@@ -414,21 +302,6 @@ impl Rig for PcRig {
 
     fn describe(&self) -> String {
         self.stack.as_ref().map(|stack| audit::describe(stack)).unwrap_or_default()
-    }
-}
-
-impl PcRig {
-    /// Accesses to the controller's registers are refused from `since` on; none: they are not. Its message table and its
-    /// configuration stay: what is lost there comes back only when the function is found anew.
-    fn refuse(&self, drive: u32, since: Option<Ps>) {
-        self.site(drive).outage.change(|outage| {
-            (outage.refuses_at, outage.refuses_region) = (since, Some(REGION_CONTROLLER));
-        });
-    }
-
-    fn broken(&self, drive: u32) {
-        let drives = &self.up().drives;
-        drives[drive as usize % drives.len()].broken.store(true, Relaxed);
     }
 }
 

@@ -4,6 +4,7 @@
 use super::beliefs::composed;
 use super::drive::{BindError, claim, free_line, install};
 use super::guard::Guard;
+use super::manage::wait_for;
 use super::sources::Waiting;
 use super::stack::PcStack;
 use crate::checkers::beliefs::Comparison;
@@ -48,6 +49,8 @@ const NEVER: u64 = 1 << 1 | 1 << 3 | 1 << 6 | 1 << 8 | 0x1f << 9;
 pub enum TimerStep {
     /// A deadline, and as many more, each of them set when the one before it is served.
     Arm { timer: u32, ns: u64, more: u32 },
+    /// A deadline; waits for its handler, for a while.
+    Fire { timer: u32, ns: u64 },
     /// Frees a timer's line, and gives it another one.
     Reline { timer: u32, ns: u64 },
 }
@@ -66,6 +69,7 @@ impl fmt::Display for TimerStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Arm { timer, ns, more } => write!(f, "timer {timer}: {more} and one deadlines, {ns} ns apart"),
+            Self::Fire { timer, ns } => write!(f, "timer {timer}: a deadline in {ns} ns, and wait for its handler"),
             Self::Reline { timer, ns } => write!(f, "free the line of timer {timer}, give it another after {ns} ns"),
         }
     }
@@ -245,18 +249,24 @@ pub(super) fn apply(stack: &PcStack, step: &TimerStep) -> bool {
     let Some(timers) = &stack.timers else { return false };
     let timer = |number: u32| &timers.timers[number as usize % timers.timers.len()];
     match *step {
-        TimerStep::Arm { timer: number, ns, more } => {
+        TimerStep::Arm { timer: number, ns, more } => arm(stack, timer(number), ns, more),
+        TimerStep::Fire { timer: number, ns } => {
             let timer = timer(number);
-            if let Some(_claim) = claim(&timer.busy)
-                && timer.bound.lock().expect("one host thread").is_some()
-            {
-                timer.alarm.begin(ns, more);
-                stack.saw("timer: deadline");
-            }
+            arm(stack, timer, ns, 0);
+            wait_for(|| Waiting::is_empty(&timer.alarm.waiting));
         }
         TimerStep::Reline { timer: number, ns } => reline(stack, timers, timer(number), ns),
     }
     true
+}
+
+fn arm(stack: &PcStack, timer: &Timer, ns: u64, more: u32) {
+    if let Some(_claim) = claim(&timer.busy)
+        && timer.bound.lock().expect("one host thread").is_some()
+    {
+        timer.alarm.begin(ns, more);
+        stack.saw("timer: deadline");
+    }
 }
 
 /// A deadline that passes without a line is nobody's.

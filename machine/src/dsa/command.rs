@@ -2,13 +2,29 @@
 
 use super::tables::{Queue, Running};
 use super::{Dsa, code};
+use crate::observe::Fact;
+use crate::time::Ps;
 use crate::world::World;
 use spec::dsa::registers::{Cmd, CmdStatus, Command, CommandError, DeviceState, IntCause, QueueMask};
+
+/// What happens to commands that are given from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CommandTrouble {
+    /// Nothing.
+    #[default]
+    None,
+    /// Each does nothing, and ends with [`CommandError::HARDWARE`].
+    Fails,
+    /// Each takes this much longer.
+    Late(Ps),
+}
 
 /// The command in progress and the result of the last one.
 #[derive(Default)]
 pub(super) struct Commands {
     pub(super) status: CmdStatus,
+    pub(super) trouble: CommandTrouble,
+    fails: bool,
     current: Option<Cmd>,
     /// The command has taken effect and waits until these queues, one bit each, are empty.
     draining: Option<u64>,
@@ -28,14 +44,21 @@ impl Dsa {
         }
         self.commands.status = CmdStatus::new().with_active(true);
         self.commands.current = Some(command);
-        let at = world.now() + self.config.timing.command;
+        let trouble = self.commands.trouble;
+        if trouble != CommandTrouble::None {
+            world.tell(|| Fact::Struck { source: world.me(), fault: "accelerator command" });
+        }
+        self.commands.fails = trouble == CommandTrouble::Fails;
+        let later = if let CommandTrouble::Late(later) = trouble { later } else { Ps(0) };
+        let at = world.now() + self.config.timing.command + later;
         world.schedule(at, code::COMMAND, 0);
     }
 
     /// The command's time has passed: it takes effect, and ends unless it must wait for descriptors.
     pub(super) fn command_ends(&mut self, world: &mut World<'_>) {
         let Some(command) = self.commands.current else { return };
-        match self.execute(command) {
+        let done = if self.commands.fails { Err(CommandError::HARDWARE) } else { self.execute(command) };
+        match done {
             Ok(queues) => {
                 self.commands.draining = Some(queues);
                 self.end_drained(world);

@@ -27,6 +27,7 @@ mod portal;
 mod registers;
 mod tables;
 
+pub use command::CommandTrouble;
 pub use config::{Config, ConfigError, Data, Timing};
 
 use crate::model::{AccessCosts, ModelId};
@@ -134,6 +135,11 @@ impl Dsa {
     /// Address, data and mask of a vector's MSI-X table entry; none of a vector that the device lacks.
     pub fn msix_entry(&self, vector: u16) -> Option<(u64, u32, bool)> {
         self.pci.entry(vector)
+    }
+
+    /// Commands fail or are late from now on.
+    pub fn set_command_trouble(&mut self, trouble: CommandTrouble) {
+        self.commands.trouble = trouble;
     }
 
     /// Descriptors in queues and engines now.

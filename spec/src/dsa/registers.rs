@@ -299,6 +299,8 @@ impl CommandError {
     pub const INVALID_COMMAND: Self = Self(0x01);
     /// No such queue.
     pub const INVALID_QUEUE: Self = Self(0x02);
+    /// An error of the hardware itself.
+    pub const HARDWARE: Self = Self(0x03);
     /// Enable Device: the device is already enabled.
     pub const DEVICE_ENABLED: Self = Self(0x10);
     /// Enable Device: the queues' sizes exceed WQCAP.

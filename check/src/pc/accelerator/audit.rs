@@ -11,6 +11,9 @@ use hal::Hal as _;
 use machine::SimHal;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// A late command keeps the next ones waiting, and then they end: a healed device comes down within this many tries.
+const SHUTDOWNS_MAX: u32 = 3;
+
 /// The load at the start of a history.
 pub(in crate::pc) fn start_load(stack: &PcStack) {
     let Some(accelerator) = of(stack) else { return };
@@ -29,7 +32,15 @@ pub(in crate::pc) fn settle(stack: &PcStack) {
             None => SimHal.delay_ns(10_000),
         }
     };
-    if let Err(error) = accelerator.start(&stack.host, &stack.numbers) {
+    let mut down = Ok(());
+    for _ in 0..SHUTDOWNS_MAX {
+        if !accelerator.broken.load(Relaxed) {
+            break;
+        }
+        stack.lines_freed.store(true, Relaxed);
+        down = manage::shut_down(stack, accelerator, false);
+    }
+    if let Err(error) = down.and_then(|()| accelerator.start(&stack.host, &stack.numbers)) {
         violate("operations", format!("the accelerator does not come up, healed: {error}"));
     }
 }

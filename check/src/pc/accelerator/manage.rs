@@ -2,7 +2,7 @@
 
 use super::super::stack::PcStack;
 use super::plan::{STRANGER, mistake};
-use super::{Accelerator, AcceleratorStep, GENSTS, Opening, Place, check_all_ended, claim_all, of};
+use super::{Accelerator, AcceleratorStep, GENSTS, Opening, Place, check_all_ended, check_kept, claim_all, of};
 use crate::pc::drive::{BindError, claim, free_line};
 use crate::verdict::violate;
 use drivers::dsa::{DsaError, Fill, Refusal};
@@ -70,6 +70,11 @@ fn recover(stack: &PcStack, accelerator: &Accelerator, place: &Place, age_ns: u6
     let (before, begin_ns) = (stream.in_flight(), SimHal.now_ns());
     let recovered = accelerator.command(|device| device.recover_queue(place.index, age_ns));
     let end_ns = SimHal.now_ns();
+    match recovered {
+        Ok(true) => stream.let_go(),
+        Ok(false) => {}
+        Err(_) => check_stopped(place),
+    }
     let is_overdue = |at: &Option<u64>| at.is_some_and(|at| at + age_ns <= begin_ns);
     let overdue = before.iter().find(|(tag, _, accepted)| is_overdue(accepted) && stream.is_in_flight(*tag));
     // Fills that came meanwhile can be overdue too, if that is soon.
@@ -94,13 +99,24 @@ fn recover(stack: &PcStack, accelerator: &Accelerator, place: &Place, age_ns: u6
     }
 }
 
+/// A queue whose Abort failed takes nothing more, and all that it had has ended.
+fn check_stopped(place: &Place) {
+    check_all_ended(place, "stopped");
+    let queue = place.bound().and_then(|bound| bound.opening.queue());
+    if queue.is_none_or(|queue| queue.snapshot().open) {
+        violate("operations", format!("the Abort of work queue {} failed, and it is open", place.index));
+    }
+}
+
 fn restart(stack: &PcStack, accelerator: &Accelerator, lines_first: bool, which: u32, ns: u64) {
     let flags = accelerator.places.iter().map(|place| &place.busy).chain([&accelerator.errors.busy]);
     let Some(_claims) = claim_all(flags) else { return };
     stack.lines_freed.store(true, Relaxed);
     accelerator.restarting.store(true, Relaxed);
     let stopped = shut_down(stack, accelerator, lines_first);
-    try_mistake(accelerator, which);
+    if stopped.is_ok() {
+        try_mistake(accelerator, which);
+    }
     SimHal.delay_ns(ns);
     let started = stopped.and_then(|()| accelerator.start(&stack.host, &stack.numbers));
     accelerator.restarting.store(false, Relaxed);
@@ -127,6 +143,8 @@ pub(super) fn shut_down(stack: &PcStack, accelerator: &Accelerator, lines_first:
         }
         freed
     };
+    let openings: Vec<_> =
+        accelerator.places.iter().filter_map(|place| place.bound()).map(|bound| bound.opening).collect();
     let freed = free(lines_first);
     let down = accelerator.command(|device| device.shutdown());
     let state = accelerator.held(GENSTS) & 0b11;
@@ -135,8 +153,17 @@ pub(super) fn shut_down(stack: &PcStack, accelerator: &Accelerator, lines_first:
     }
     accelerator.places.iter().for_each(|place| check_all_ended(place, "shut down"));
     let freed = freed.and(free(!lines_first));
-    *accelerator.device.lock().expect("one host thread") = None;
     accelerator.errors.forget();
+    if down.is_err() {
+        openings.iter().for_each(|opening| check_kept(opening));
+    } else {
+        *accelerator.device.lock().expect("one host thread") = None;
+        accelerator.broken.store(false, Relaxed);
+        for place in &accelerator.places {
+            place.stream.let_go();
+            place.kept.store(false, Relaxed);
+        }
+    }
     for stream in streams() {
         stream.stopping.fetch_sub(1, Relaxed);
         stream.closing.fetch_sub(1, Relaxed);
@@ -175,7 +202,7 @@ fn provoke(stack: &PcStack, accelerator: &Accelerator, (portal, opcode, count): 
 fn refused(accelerator: &Accelerator, place: &Place, which: u32) {
     let Some(_claim) = claim(&place.busy) else { return };
     let (Some(bound), Some(device)) = (place.bound(), accelerator.device()) else { return };
-    let Some(queue) = bound.opening.queue() else { return };
+    let Some(queue) = bound.opening.queue().filter(|_| !accelerator.broken.load(Relaxed)) else { return };
     let submit = |bytes, destination| {
         let fill = Fill { pattern: 1, destination: DeviceAddress(destination), bytes, tag: 0 };
         let submitted = queue.submit(&[fill]);

@@ -10,7 +10,7 @@ mod stream;
 
 pub(super) use audit::{audit, cover, describe, is_done, prove, settle, start_load};
 pub(super) use manage::apply;
-pub(super) use plan::Plan;
+pub(super) use plan::{COMMAND_TIMEOUT_NS, Plan};
 pub(super) use step::AcceleratorStep;
 
 use super::beliefs::message;
@@ -59,7 +59,7 @@ fn memory_end() -> u64 {
 #[derive(Clone)]
 struct Bound {
     opening: Arc<Opening>,
-    _queue: Arc<drivers::dsa::WorkQueue<SimHal>>,
+    queue: Arc<drivers::dsa::WorkQueue<SimHal>>,
     line: Irq,
     guard: Arc<Guard>,
 }
@@ -74,6 +74,8 @@ struct Place {
     bound: Mutex<Option<Bound>>,
     unposted: AtomicBool,
     busy: AtomicBool,
+    /// Its last close failed: until a shutdown its driver keeps the queue, whose memory the device may write.
+    kept: AtomicBool,
 }
 
 impl Place {
@@ -95,6 +97,10 @@ pub(super) struct Accelerator {
     device: Mutex<Option<Arc<Device<SimHal>>>>,
     places: Vec<Place>,
     errors: Errors,
+    /// Its commands may fail or be late.
+    faulty: bool,
+    /// One did. What hardware and driver have is known again when the device was shut down.
+    broken: AtomicBool,
     /// It is being shut down and brought up.
     restarting: AtomicBool,
     /// Commands of managers that were begun, and that are under way.
@@ -104,7 +110,13 @@ pub(super) struct Accelerator {
 
 impl Accelerator {
     /// Brings it up with all its queues; on the boot thread.
-    pub(super) fn bring_up(host: &Arc<Host>, model: ModelId, plan: &Plan, numbers: &AtomicU64, threaded: bool) -> Self {
+    pub(super) fn bring_up(
+        host: &Arc<Host>,
+        model: ModelId,
+        plan: &Plan,
+        numbers: &AtomicU64,
+        (threaded, faulty): (bool, bool),
+    ) -> Self {
         let place = |(number, queue): (u32, &drivers::dsa::QueueConfig)| {
             let (entries, bytes_max) = (queue.entries, queue.transfer_bytes_max);
             Place {
@@ -112,10 +124,11 @@ impl Accelerator {
                 entry: queue.interrupt.expect("each has one"),
                 entries,
                 bytes_max,
-                stream: Stream::new(plan.seed, number, entries, bytes_max, host.cpus(), threaded),
+                stream: Stream::new(plan.seed, number, (entries, bytes_max), host.cpus(), (threaded, faulty)),
                 bound: Mutex::default(),
                 unposted: AtomicBool::new(false),
                 busy: AtomicBool::new(false),
+                kept: AtomicBool::new(false),
             }
         };
         let queues = plan.config.groups.iter().flat_map(|group| &group.queues);
@@ -127,6 +140,8 @@ impl Accelerator {
             device: Mutex::default(),
             places: (0..).zip(queues).map(place).collect(),
             errors: Errors::new(model, Regs::Model { model, region: REGION_PORTALS }),
+            faulty,
+            broken: AtomicBool::new(false),
             restarting: AtomicBool::new(false),
             begun: AtomicU32::new(0),
             under_way: AtomicU32::new(0),
@@ -170,12 +185,12 @@ impl Accelerator {
         let unposted = place.unposted.load(Relaxed);
         match self.connect(host, (place.entry, unposted), "wq", opening.clone(), numbers) {
             Ok((line, guard)) => {
-                place.set(Some(Bound { opening: opening.clone(), _queue: queue, line, guard }));
+                place.set(Some(Bound { opening: opening.clone(), queue, line, guard }));
                 place.stream.attach(Some(opening));
                 Ok(())
             }
             Err(error) => {
-                self.command(|device| device.close_queue(place.index))?;
+                self.close_queue(place, &opening)?;
                 Err(error)
             }
         }
@@ -199,21 +214,37 @@ impl Accelerator {
 
     /// Closes a queue and frees its line. The caller holds the place.
     fn close(&self, host: &Host, place: &Place, lines_first: bool) -> Result<(), BindError> {
-        let Some(bound) = place.set(None) else { return Ok(()) };
+        let Some(Bound { opening, queue, line, guard }) = place.set(None) else { return Ok(()) };
+        drop(queue);
         let stream = &place.stream;
         stream.closing.fetch_add(1, Relaxed);
         stream.attach(None);
-        let free = |wanted: bool| if wanted { free_line(host, bound.line, &bound.guard) } else { Ok(()) };
+        let free = |wanted: bool| if wanted { free_line(host, line, &guard) } else { Ok(()) };
         let freed = free(lines_first);
-        let closed = self.command(|device| device.close_queue(place.index));
-        check_all_ended(place, "closed");
+        let closed = self.close_queue(place, &opening);
         let freed = freed.and(free(!lines_first));
         stream.closing.fetch_sub(1, Relaxed);
         closed?;
         Ok(freed?)
     }
 
-    /// A command of the driver. Another manager's may be under way; no other error has an excuse but memory that has run out.
+    /// Has the driver close a queue whose fills go nowhere any more.
+    fn close_queue(&self, place: &Place, opening: &Opening) -> Result<(), DsaError> {
+        let closed = self.command(|device| device.close_queue(place.index));
+        check_all_ended(place, "closed");
+        place.kept.store(closed.is_err(), Relaxed);
+        match closed {
+            Ok(()) if self.state_of(place) != 0 => {
+                violate("operations", format!("work queue {} is closed, and the device has it enabled", place.index));
+            }
+            Ok(()) => place.stream.let_go(),
+            Err(_) => check_kept(opening),
+        }
+        closed
+    }
+
+    /// A command of the driver. Another manager's may be under way; other errors have no excuse but memory that has run out, and
+    /// faults.
     fn command<T>(&self, give: impl Fn(&Device<SimHal>) -> Result<T, DsaError>) -> Result<T, DsaError> {
         let Some(device) = self.device() else { return Err(DsaError::Gone) };
         let end_ns = SimHal.now_ns() + BUSY_NS;
@@ -221,11 +252,26 @@ impl Accelerator {
             let (result, alone) = self.give(|| give(&device));
             match result {
                 Err(DsaError::Busy) if !alone && SimHal.now_ns() < end_ns => SimHal.delay_ns(2_000),
-                Err(error) if !matches!(error, DsaError::Dma(_)) => {
+                Err(error @ DsaError::Dma(_)) => return Err(error),
+                Err(error) if !self.is_explained(&error) => {
                     violate("operations", format!("the accelerator's driver: {error}, and no fault explains it"));
+                }
+                Err(error) => {
+                    self.broken.store(true, Relaxed);
+                    return Err(error);
                 }
                 result => return result,
             }
+        }
+    }
+
+    /// A command that failed leaves a queue that is the driver's alone, or the device's.
+    fn is_explained(&self, error: &DsaError) -> bool {
+        let is_kept = |index| self.places.iter().any(|place| place.index == index && place.kept.load(Relaxed));
+        match *error {
+            DsaError::Command(..) | DsaError::Timeout(..) => self.faulty,
+            DsaError::Open(index) => is_kept(index),
+            _ => false,
         }
     }
 
@@ -286,7 +332,7 @@ impl Accelerator {
 
     /// Registers and tables are what the configuration stands for, and open queues are enabled.
     pub(super) fn compare(&self, now: &mut Comparison) {
-        if self.restarting.load(Relaxed) || self.device().is_none() {
+        if self.restarting.load(Relaxed) || self.broken.load(Relaxed) || self.device().is_none() {
             return;
         }
         now.arrived(self.model);
@@ -296,10 +342,14 @@ impl Accelerator {
             now.same("accelerator's table", offset.into(), word, self.held(offset));
         }
         for place in self.places.iter().filter(|place| !place.busy.load(Relaxed)) {
-            // DSA, "Work Queue Configuration Table": the state is in bits 31:30 of bytes 24 to 27; 1 is enabled.
-            let state = self.held(self.tables()[1] + 32 * u32::from(place.index) + 24) >> 30;
-            now.same("state of work queue", place.index.into(), u32::from(place.bound().is_some()), state);
+            let is_open = u32::from(place.bound().is_some());
+            now.same("state of work queue", place.index.into(), is_open, self.state_of(place));
         }
+    }
+
+    /// DSA, "Work Queue Configuration Table": the state is in bits 31:30 of bytes 24 to 27; 1 is enabled.
+    fn state_of(&self, place: &Place) -> u32 {
+        self.held(self.tables()[1] + 32 * u32::from(place.index) + 24) >> 30
     }
 
     fn tables(&self) -> [u32; 2] {
@@ -312,6 +362,13 @@ impl Accelerator {
 fn check_all_ended(place: &Place, how: &str) {
     if let Some(tag) = place.stream.owed() {
         violate("commands", format!("work queue {} is {how}, and fill {tag:#x} has not ended", place.index));
+    }
+}
+
+/// Its driver still has a queue that the device may not have let go of.
+fn check_kept(opening: &Opening) {
+    if opening.queue().is_none() {
+        violate("commands", "a command failed that ends a work queue, whose memory its driver has freed");
     }
 }
 

@@ -6,7 +6,7 @@ use machine::dsa;
 use machine::time::Ps;
 
 /// A command takes at most some 8 µs here, and a close waits for the fills in flight.
-const COMMAND_TIMEOUT_NS: u64 = 5_000_000;
+pub(in crate::pc) const COMMAND_TIMEOUT_NS: u64 = 5_000_000;
 /// What the model has: work queues, entries of all of them, groups, engines.
 const QUEUES: u8 = 8;
 pub(super) const ENTRIES: u16 = 128;

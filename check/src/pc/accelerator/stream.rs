@@ -46,6 +46,8 @@ struct State {
     wrong: u64,
     /// Buffers of fills that were given up, and the byte behind each: the device must have let go of them.
     given_up: BTreeMap<u16, u64>,
+    /// Buffers of fills that ended with a queue whose command may have failed: until one succeeds, the device may write there.
+    held: Vec<u16>,
 }
 
 /// The load of one work queue. It stays the same when the queue is closed and opened.
@@ -67,6 +69,8 @@ pub(super) struct Stream {
     found: Vec<AtomicU32>,
     /// Handlers run in threads, where another finder may come between.
     pub(super) threaded: bool,
+    /// Commands of the device may fail.
+    faulty: bool,
 }
 
 /// The queue from one opening to its close, and what its counters must be.
@@ -78,7 +82,13 @@ pub(super) struct Opening {
 
 impl Stream {
     /// The load of place `number`, with a buffer more than its queue has entries; on a CPU of the machine.
-    pub(super) fn new(seed: u64, number: u32, entries: u16, bytes_max: u32, cpus: u32, threaded: bool) -> Arc<Self> {
+    pub(super) fn new(
+        seed: u64,
+        number: u32,
+        (entries, bytes_max): (u16, u32),
+        cpus: u32,
+        (threaded, faulty): (bool, bool),
+    ) -> Arc<Self> {
         // A buffer may begin anywhere in a word.
         let stride = bytes_max.div_ceil(8) as usize + 3;
         let buffers = entries + 2;
@@ -92,6 +102,7 @@ impl Stream {
             carried: 0,
             wrong: 0,
             given_up: BTreeMap::new(),
+            held: Vec::new(),
         };
         Arc::new(Self {
             number: COMMAND | u64::from(number) << 32,
@@ -105,6 +116,7 @@ impl Stream {
             stopping: AtomicU32::new(0),
             found: (0..cpus).map(|_| AtomicU32::new(0)).collect(),
             threaded,
+            faulty,
         })
     }
 
@@ -229,12 +241,18 @@ impl Stream {
         self.land(tag);
     }
 
-    fn land(&self, tag: u64) -> Option<Flight> {
-        self.state(|state| {
-            let flight = state.in_flight.remove(&tag)?;
-            state.free.push(flight.slot);
-            Some(flight)
-        })
+    fn land(&self, tag: u64) {
+        self.state(|state| state.free.extend(state.in_flight.remove(&tag).map(|flight| flight.slot)));
+    }
+
+    /// As [`Self::land`], but the device may still write to the buffer.
+    fn hold(&self, tag: u64) {
+        self.state(|state| state.held.extend(state.in_flight.remove(&tag).map(|flight| flight.slot)));
+    }
+
+    /// A command has succeeded behind which the device writes to none of the buffers.
+    pub(super) fn let_go(&self) {
+        self.state(|state| state.free.append(&mut state.held));
     }
 
     /// Submits `count` fills: `depth` of them now, each of the others from a completion.
@@ -285,10 +303,15 @@ impl Stream {
             let flight = state.in_flight.get(&completed.tag)?;
             self.judge(flight, completed, now_ns).err()
         });
-        if matches!(completed.result, Err(TransferError::Closed | TransferError::Aborted)) {
-            self.give_up(completed.tag);
+        let is_given_up = matches!(completed.result, Err(TransferError::Closed | TransferError::Aborted));
+        if is_given_up && self.faulty {
+            self.hold(completed.tag);
+        } else {
+            if is_given_up {
+                self.give_up(completed.tag);
+            }
+            self.land(completed.tag);
         }
-        self.land(completed.tag);
         if let Some(text) = wrong {
             violate("commands", format!("fill {:#x} {text}", completed.tag));
         }
@@ -322,6 +345,8 @@ impl Stream {
                 Ok(())
             }
             (Err(TransferError::Closed), _) if self.stopping.load(Relaxed) > 0 => Ok(()),
+            // The device does not end what is in flight if it does not close the queue.
+            (Err(TransferError::Closed), _) if self.faulty && self.closing.load(Relaxed) > 0 => Ok(()),
             (Err(TransferError::Aborted), _) if self.aborting.load(Relaxed) > 0 => Ok(()),
             (result, expected) => {
                 Err(format!("of {} bytes ended as {result:?}, fault {expected:?}", flight.fill.bytes))
