@@ -97,21 +97,21 @@ impl Campaign {
     }
 
     fn run_one(&self, index: u64) -> Run {
-        self.run_of(self.scenario(index), self.recipe_of(index).seed)
-    }
-
-    /// The history of `seed`.
-    pub(crate) fn run_of(&self, scenario: &dyn Scenario, seed: u64) -> Run {
-        scenario.run(&Recipe { seed, ..self.recipe.clone() }).unwrap_or_else(|error| Run {
-            failure: Some(Failure::new(Kind::Correctness, "input", Ps(0), error.to_string())),
-            ..Run::default()
-        })
+        run_of(self.scenario(index), &self.recipe_of(index))
     }
 
     fn recipe_of(&self, index: u64) -> Recipe {
         let seed = self.first_seed.wrapping_add(index / self.scenarios.len() as u64);
         Recipe { seed, ..self.recipe.clone() }
     }
+}
+
+/// The history of a recipe. Knobs that do not exist are a failure too.
+pub(crate) fn run_of(scenario: &dyn Scenario, recipe: &Recipe) -> Run {
+    scenario.run(recipe).unwrap_or_else(|error| Run {
+        failure: Some(Failure::new(Kind::Correctness, "input", Ps(0), error.to_string())),
+        ..Run::default()
+    })
 }
 
 /// The failure of a history that does not end on the host.

@@ -6,6 +6,7 @@
 //!
 //! To check a stack, implement [`subject::Subject`] and [`subject::Rig`] for it.
 
+mod about;
 pub mod campaign;
 mod catch;
 pub mod checkers;

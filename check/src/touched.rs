@@ -51,14 +51,15 @@ const ALL_STACKS: &[&str] = &["pc-plain", "pc-remapped", "pc-posted", "gicv2", "
 /// How much more time a scenario gets that runs what is touched.
 const WEIGHT: u32 = 4;
 
+/// Whether `file`, a path from the root of the tree, is this file or in this folder.
+pub(crate) fn is_below(file: &str, place: &str) -> bool {
+    let rest = file.strip_prefix("./").unwrap_or(file).strip_prefix(place);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// The scenarios that run `file`, a path from the root of the tree; none: no history runs it.
 fn run_by(file: &str) -> Option<&'static [&'static str]> {
-    let file = file.strip_prefix("./").unwrap_or(file);
-    let is_below = |place: &str| {
-        let rest = file.strip_prefix(place);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || place.ends_with('/'))
-    };
-    let fitting = RUN_BY.iter().filter(|(place, _)| is_below(place));
+    let fitting = RUN_BY.iter().filter(|(place, _)| is_below(file, place));
     fitting.max_by_key(|(place, _)| place.len()).map(|(_, scenarios)| *scenarios)
 }
 

@@ -1,11 +1,12 @@
 //! What time is spent on, and who gets the next piece of it.
 
-use super::unit::Unit;
+use super::unit::{Set, Unit};
 use crate::metamorphic::FAMILIES;
 use crate::run::{Run, Scenario};
 use crate::single::Case;
 use crate::systematic::Task;
 use crate::touched;
+use crate::{about, about::Focus};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,6 +22,9 @@ const FORMS: f64 = 1.0;
 
 /// Preemptions and schedules of a set of operations, one round after the other.
 const ROUNDS: [(usize, u64); 3] = [(1, 8), (2, 64), (2, 1024)];
+
+/// How many times as many schedules a small machine gets that is about what is touched.
+const ABOUT: u64 = 8;
 
 /// How much of the last histories' news a further one forgets.
 const MEMORY: f64 = 0.99;
@@ -44,7 +48,7 @@ pub struct Spent {
 
 /// The pieces of work of one search.
 enum Work {
-    Random(&'static dyn Scenario),
+    Random(&'static dyn Scenario, Set),
     Orders(&'static dyn Scenario, Arc<[Task]>, Vec<Turn>),
     Faults(&'static dyn Scenario, Arc<[Case]>),
     /// The index of a family.
@@ -73,7 +77,7 @@ impl Lane {
 
     fn pieces(&self) -> Option<u64> {
         match &self.work {
-            Work::Random(_) | Work::Forms(_) => None,
+            Work::Random(..) | Work::Forms(_) => None,
             Work::Orders(_, _, order) => Some(order.len() as u64),
             Work::Faults(_, cases) => Some(cases.len() as u64),
         }
@@ -87,24 +91,26 @@ impl Lane {
     fn claim(&self) -> f64 {
         let piece = self.spent.as_secs_f64() / self.done.max(1) as f64;
         let spent = self.spent.as_secs_f64() + piece * (self.taken - self.done) as f64;
-        let grows = if matches!(self.work, Work::Random(_)) { 1.0 + GROWTH * self.news } else { 1.0 };
+        let grows = if matches!(self.work, Work::Random(..)) { 1.0 + GROWTH * self.news } else { 1.0 };
         spent / (self.weight * grows)
     }
 
-    /// The next piece. Each search of small machines begins elsewhere with another `seed`.
+    /// The next piece.
     fn take(&mut self, seed: u64) -> Unit {
         let number = self.taken;
         self.taken += 1;
-        let place = |count: usize| ((seed % count as u64 + number) % count as u64) as usize;
         match &self.work {
-            Work::Random(scenario) => Unit::History(*scenario, seed.wrapping_add(number)),
+            Work::Random(scenario, set) => {
+                let set = if number.is_multiple_of(2) { *set } else { &[] };
+                Unit::History(*scenario, seed.wrapping_add(number), set)
+            }
             Work::Orders(scenario, tasks, order) => {
                 let Turn { task, round } = order[number as usize];
                 let (bound, budget) = ROUNDS[round];
                 Unit::Orders { scenario: *scenario, tasks: tasks.clone(), task, bound, budget }
             }
             Work::Faults(scenario, cases) => {
-                Unit::Faults { scenario: *scenario, cases: cases.clone(), case: place(cases.len()) }
+                Unit::Faults { scenario: *scenario, cases: cases.clone(), case: number as usize }
             }
             Work::Forms(family) => Unit::Forms(*family, seed.wrapping_add(number)),
         }
@@ -120,9 +126,10 @@ impl Lane {
     }
 }
 
-/// The tasks of a scenario, each in each round, so that its machines get the same number of schedules: the first seconds reach
-/// each machine, and one with few operations is soon in a later round. Each begins elsewhere with another `seed`.
-fn in_turns(tasks: &[Task], seed: u64) -> Vec<Turn> {
+/// The tasks of a scenario, each in each round, so that its machines get the same number of schedules, and those that are about
+/// what is touched many times as many: the first seconds reach each machine, and one with few operations is soon in a later round.
+/// Each begins elsewhere with another `seed`.
+fn in_turns(tasks: &[Task], seed: u64, is_about: impl Fn(usize) -> bool) -> Vec<Turn> {
     let mut machines: Vec<Vec<Turn>> = Vec::new();
     for own in (0..tasks.len()).collect::<Vec<_>>().chunk_by(|&one, &other| tasks[one].bench == tasks[other].bench) {
         let begin = (seed % own.len() as u64) as usize;
@@ -134,10 +141,23 @@ fn in_turns(tasks: &[Task], seed: u64) -> Vec<Turn> {
     let mut order = Vec::new();
     while let Some(next) = (0..machines.len()).filter(|&it| !machines[it].is_empty()).min_by_key(|&it| given[it]) {
         let turn = machines[next].pop().expect("it is not empty");
-        given[next] += ROUNDS[turn.round].1;
+        let times = if is_about(tasks[turn.task].bench) { 1 } else { ABOUT };
+        given[next] += ROUNDS[turn.round].1 * times;
         order.push(turn);
     }
     order
+}
+
+/// The machines and faults of a scenario, those first that are about what is touched. Each part begins elsewhere with another
+/// `seed`.
+fn in_order(cases: Vec<Case>, seed: u64, is_about: impl Fn(usize) -> bool) -> Vec<Case> {
+    let (mut first, mut rest): (Vec<_>, Vec<_>) = cases.into_iter().partition(|case| is_about(case.bench));
+    for part in [&mut first, &mut rest] {
+        let begin = seed % part.len().max(1) as u64;
+        part.rotate_left(begin as usize);
+    }
+    first.append(&mut rest);
+    first
 }
 
 /// A task in a round.
@@ -145,6 +165,17 @@ fn in_turns(tasks: &[Task], seed: u64) -> Vec<Turn> {
 struct Turn {
     task: usize,
     round: usize,
+}
+
+/// The searches of the small machines of a scenario, which may have none.
+fn small(scenario: &'static dyn Scenario, focus: Option<Focus>, weight: f64, seed: u64) -> impl Iterator<Item = Lane> {
+    let names = scenario.benches();
+    let is_about = |bench: usize| focus.is_some_and(|focus| focus.benches.contains(&names[bench].name()));
+    let (tasks, cases) = (Task::all(scenario), in_order(scenario.singles(), seed, is_about));
+    let order = in_turns(&tasks, seed, is_about);
+    let orders = (!tasks.is_empty()).then(|| Lane::new(Work::Orders(scenario, tasks.into(), order), ORDERS * weight));
+    let faults = (!cases.is_empty()).then(|| Lane::new(Work::Faults(scenario, cases.into()), FAULTS * weight));
+    orders.into_iter().chain(faults)
 }
 
 /// All searches.
@@ -160,17 +191,11 @@ impl Lanes {
         let weight = |name: &str| f64::from(touched::weight(name, touched));
         for &scenario in scenarios {
             let weight = weight(scenario.name());
-            lanes.push(Lane::new(Work::Random(scenario), RANDOM * weight));
+            let focus = about::focus(scenario.name(), touched);
+            let set = focus.map_or(&[][..], |focus| focus.set);
+            lanes.push(Lane::new(Work::Random(scenario, set), RANDOM * weight));
             if all {
-                // A scenario without small machines has neither.
-                let (tasks, cases) = (Task::all(scenario), scenario.singles());
-                let order = in_turns(&tasks, seed);
-                let small = [
-                    (!tasks.is_empty())
-                        .then(|| Lane::new(Work::Orders(scenario, tasks.into(), order), ORDERS * weight)),
-                    (!cases.is_empty()).then(|| Lane::new(Work::Faults(scenario, cases.into()), FAULTS * weight)),
-                ];
-                lanes.extend(small.into_iter().flatten());
+                lanes.extend(small(scenario, focus, weight, seed));
             }
         }
         let is_there = |name: &str| scenarios.iter().any(|scenario| scenario.name() == name);
@@ -205,7 +230,7 @@ impl Lanes {
     pub(super) fn spent(&self) -> Vec<Spent> {
         let of = |lane: &Lane| {
             let (on, search) = match &lane.work {
-                Work::Random(scenario) => (scenario.name(), "random"),
+                Work::Random(scenario, _) => (scenario.name(), "random"),
                 Work::Orders(scenario, ..) => (scenario.name(), "orders"),
                 Work::Faults(scenario, _) => (scenario.name(), "faults"),
                 Work::Forms(family) => (FAMILIES[*family].name, "forms"),
@@ -257,7 +282,7 @@ mod tests {
         let tasks = Task::all(&crate::gic::V3);
         let machines = tasks.iter().map(|task| task.bench).collect::<BTreeSet<_>>();
         for seed in [1, 77] {
-            let order = in_turns(&tasks, seed);
+            let order = in_turns(&tasks, seed, |_| false);
             let first: BTreeSet<_> = order[..machines.len()].iter().map(|turn| tasks[turn.task].bench).collect();
             assert_eq!(first, machines);
             let all = (0..tasks.len()).flat_map(|task| (0..ROUNDS.len()).map(move |round| Turn { task, round }));
@@ -268,7 +293,32 @@ mod tests {
             let second = order.iter().position(|turn| turn.round == 1).expect("there is one");
             assert!(second < tasks.len() / 2, "{second} of {}", tasks.len());
         }
-        assert_ne!(in_turns(&tasks, 1), in_turns(&tasks, 77));
+        assert_ne!(in_turns(&tasks, 1, |_| false), in_turns(&tasks, 77, |_| false));
+    }
+
+    #[test]
+    fn small_machines_come_first_that_are_about_what_is_touched() {
+        let scenario: &'static dyn Scenario = &crate::pc::PLAIN;
+        let touched = ["drivers/src/hpet.rs".to_owned()];
+        let focus = about::focus(scenario.name(), &touched).expect("it has timers");
+        let is_about = |bench: usize| scenario.benches()[bench].name() == focus.benches[0];
+        let tasks = Task::all(scenario);
+        let own = tasks.iter().filter(|task| is_about(task.bench)).count();
+        let order = in_turns(&tasks, 1, is_about);
+        // In its second round before the largest machine is through its first.
+        let place = |round, about| {
+            order.iter().position(|turn| turn.round == round && is_about(tasks[turn.task].bench) == about)
+        };
+        assert!(place(1, true) < place(1, false), "{:?} {:?}", place(1, true), place(1, false));
+        assert!(place(1, true) < Some(4 * own), "{:?} of {own}", place(1, true));
+        let cases = in_order(scenario.singles(), 1, is_about);
+        assert!(is_about(cases[0].bench) && !is_about(cases.last().expect("many").bench));
+        let mut lanes = Lanes::new(&[scenario], &touched, false, 1);
+        let sets = [(); 2].map(|()| match lanes.next() {
+            Some((_, Unit::History(_, _, set))) => set,
+            _ => panic!("a random history"),
+        });
+        assert_eq!(sets, [focus.set, &[]]);
     }
 
     #[test]

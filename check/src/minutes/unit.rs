@@ -1,6 +1,6 @@
 //! A piece of work, and what came of it.
 
-use crate::campaign::{Campaign, Found, hangs};
+use crate::campaign::{self, Campaign, Found, hangs};
 use crate::history::Recipe;
 use crate::metamorphic::FAMILIES;
 use crate::run::{Run, Scenario};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// A piece of work.
 #[derive(Clone)]
 pub(super) enum Unit {
-    /// A random history of this seed.
-    History(&'static dyn Scenario, u64),
+    /// A random history of this seed, with these knobs.
+    History(&'static dyn Scenario, u64, Set),
     /// A set of operations in every order, within a bound and a budget.
     Orders { scenario: &'static dyn Scenario, tasks: Arc<[Task]>, task: usize, bound: usize, budget: u64 },
     /// A machine with one fault, at each position.
@@ -22,6 +22,9 @@ pub(super) enum Unit {
     /// A history of this seed in all forms of a family.
     Forms(usize, u64),
 }
+
+/// Knobs with their values.
+pub(super) type Set = &'static [(&'static str, &'static str)];
 
 /// What came of it.
 pub(super) struct Done {
@@ -36,8 +39,8 @@ const POSITIONS: u64 = 2_000;
 impl Unit {
     pub(super) fn run(&self, campaign: &Campaign) -> Done {
         match self {
-            Self::History(scenario, seed) => {
-                let run = campaign.run_of(*scenario, *seed);
+            Self::History(scenario, ..) => {
+                let run = campaign::run_of(*scenario, &self.recipe(campaign));
                 let found = run.failure.clone().map(|failure| self.found(campaign, failure, None));
                 Done { run: Some(run), found }
             }
@@ -76,7 +79,7 @@ impl Unit {
     /// The scenario of a random history; of other searches the first that they run.
     pub(super) fn scenario(&self) -> &'static str {
         match self {
-            Self::History(scenario, _) | Self::Orders { scenario, .. } | Self::Faults { scenario, .. } => {
+            Self::History(scenario, ..) | Self::Orders { scenario, .. } | Self::Faults { scenario, .. } => {
                 scenario.name()
             }
             Self::Forms(family, _) => FAMILIES[*family].forms[0].0,
@@ -107,12 +110,22 @@ impl Unit {
     }
 
     fn found(&self, campaign: &Campaign, failure: Failure, line: Option<String>) -> Found {
-        let seed = match self {
-            Self::History(_, seed) | Self::Forms(_, seed) => *seed,
-            Self::Orders { .. } | Self::Faults { .. } => 0,
-        };
-        let recipe = Recipe { seed, ..campaign.recipe.clone() };
+        let recipe = self.recipe(campaign);
         Found { index: 0, scenario: self.scenario(), recipe, failure, hangs: false, line }
+    }
+
+    /// The recipe of a history. What was set by hand stays.
+    fn recipe(&self, campaign: &Campaign) -> Recipe {
+        let (seed, more) = match self {
+            Self::History(_, seed, more) => (*seed, *more),
+            Self::Forms(_, seed) => (*seed, &[][..]),
+            Self::Orders { .. } | Self::Faults { .. } => (0, &[][..]),
+        };
+        let mut recipe = Recipe { seed, ..campaign.recipe.clone() };
+        for &(name, value) in more {
+            recipe.set.entry(name.into()).or_insert(value.into());
+        }
+        recipe
     }
 }
 

@@ -40,6 +40,11 @@ impl BenchNames {
         Self { name: bench.name, operations, pairs, triples }
     }
 
+    /// The machine's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Its pairs and its triples.
     fn sets(&self) -> Vec<Vec<usize>> {
         let count = self.operations.len();
