@@ -13,7 +13,7 @@ use crate::coverage::Coverage;
 use crate::server::Path;
 use crate::verdict::violate;
 use drivers::apic::device_vectors;
-use drivers::nvme::NvmeError;
+use drivers::nvme::{AbortReport, NvmeError};
 use hal::{CpuId, Hal as _};
 use irq::LineView;
 use machine::SimHal;
@@ -161,16 +161,7 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
     if !stack.lines_freed.load(Relaxed) {
         stack.host.check_accounts();
     }
-    for slot in &stack.slots {
-        let Some(bound) = slot.bound() else { continue };
-        let queue = bound.pair.snapshot();
-        if queue.completion.device_faults > 0 && !slot.load.distrusted.load(Relaxed) {
-            violate("commands", format!("the driver reports a fault of the drive, but the drive had none\n{queue}"));
-        }
-        if queue.in_flight > 0 {
-            violate("commands", format!("no command is in flight, but the driver counts some\n{queue}"));
-        }
-    }
+    stack.slots.iter().for_each(|slot| check_empty(stack, slot));
     let tunings = stack.tunings.lock().expect("one host thread").take();
     tunings.iter().for_each(|tunings| tunings.check(stack));
     stack.drives.iter().for_each(|drive| drive.ask_too_much(&stack.host));
@@ -187,6 +178,19 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
             }
         }
         stack.host.check_no_vector_leaked();
+    }
+}
+
+/// No command of the queue is in flight, and so there is none to abort, whatever its age.
+fn check_empty(stack: &PcStack, slot: &Slot) {
+    let (Some(bound), Some(controller)) = (slot.bound(), stack.drive_of(slot).controller()) else { return };
+    let queue = bound.pair.snapshot();
+    if queue.completion.device_faults > 0 && !slot.load.distrusted.load(Relaxed) {
+        violate("commands", format!("the driver reports a fault of the drive, but the drive had none\n{queue}"));
+    }
+    let old = controller.abort_expired(&bound.pair, SimHal.now_ns(), 0);
+    if queue.in_flight > 0 || old != Ok(AbortReport::default()) {
+        violate("commands", format!("no command is in flight; the driver aborts {old:?} and counts\n{queue}"));
     }
 }
 

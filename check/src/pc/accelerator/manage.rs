@@ -144,7 +144,7 @@ pub(super) fn shut_down(stack: &PcStack, accelerator: &Accelerator, lines_first:
         freed
     };
     let openings: Vec<_> =
-        accelerator.places.iter().filter_map(|place| place.bound()).map(|bound| bound.opening).collect();
+        accelerator.places.iter().filter_map(|place| Some((place, place.bound()?.opening))).collect();
     let freed = free(lines_first);
     let down = accelerator.command(|device| device.shutdown());
     let state = accelerator.held(GENSTS) & 0b11;
@@ -155,7 +155,10 @@ pub(super) fn shut_down(stack: &PcStack, accelerator: &Accelerator, lines_first:
     let freed = freed.and(free(!lines_first));
     accelerator.errors.forget();
     if down.is_err() {
-        openings.iter().for_each(|opening| check_kept(opening));
+        for (place, opening) in &openings {
+            check_kept(opening);
+            place.kept.store(true, Relaxed);
+        }
     } else {
         *accelerator.device.lock().expect("one host thread") = None;
         accelerator.broken.store(false, Relaxed);

@@ -74,7 +74,8 @@ struct Place {
     bound: Mutex<Option<Bound>>,
     unposted: AtomicBool,
     busy: AtomicBool,
-    /// Its last close failed: until a shutdown its driver keeps the queue, whose memory the device may write.
+    /// Its close failed, or the shutdown of the device: until one succeeds, its driver keeps the queue, whose memory the device may
+    /// write.
     kept: AtomicBool,
 }
 
