@@ -17,8 +17,9 @@ const BOTH: [(&str, &str); 5] = [
     ("pin", "eoimode=1,messages_by=none,edges=0,levels=0,pins=1,oneshot=0"),
     ("v2m", "eoimode=0,messages_by=v2m,edges=0,levels=0,pins=0,messages=1,oneshot=0"),
 ];
-/// Further machines of version 3.
-const V3: [(&str, &str); 2] = [
+/// Further machines of version 3. The pseudo-NMI is a wire.
+const V3: [(&str, &str); 3] = [
+    ("nmi", "eoimode=1,messages_by=none,edges=0,levels=0,pins=0,oneshot=0,pseudo_nmi=1,nmis=1"),
     ("its", "eoimode=1,messages_by=its,edges=0,levels=0,pins=0,messages=1,oneshot=0"),
     ("its-oneshot", "eoimode=0,messages_by=its,edges=0,levels=0,pins=0,messages=1,oneshot=1"),
 ];
@@ -30,7 +31,7 @@ pub(super) fn benches(version: Version) -> Vec<Bench<GicStep>> {
     // The first message has a mask of its own device; the ITS masks the second.
     let maskless = (version == Version::V3).then(|| bench(version, "its-maskless", MASKLESS, 1));
     let wrap = (version == Version::V3).then(|| wrap(version));
-    benches.chain(maskless).chain(wrap).chain([neighbours(version)]).collect()
+    benches.chain(maskless).chain(wrap).chain([neighbours(version), private(version)]).collect()
 }
 
 /// The operations meet the end of the ITS's queue, which has 128 commands: for faults alone, since the orders are those of the others.
@@ -51,8 +52,8 @@ fn knobs(version: Version, set: &'static str) -> [&'static str; 3] {
     let nmis = if version == Version::V3 { "pseudo_nmi=0" } else { "" };
     [
         "cpus=3,sgis=0,ppis=0,strict_storms=0,threads=0,load=20,depth=1,linger_ns=300,managed=0,its_silence=0,deeds=0",
-        set,
         nmis,
+        set,
     ]
 }
 
@@ -72,6 +73,22 @@ fn neighbours(version: Version) -> Bench<GicStep> {
     let others = ["move-other", "set-type-other", "realloc-other"];
     let pairs = ["set-type", "realloc", "move"].iter().flat_map(|&one| others.map(|other| [one, other])).collect();
     Bench { before, operations, pairs: Some(pairs), ..Bench::new("neighbours", &knobs(version, set)) }
+}
+
+/// A private line of each CPU: CPU 1's rings, and CPUs disable their own.
+fn private(version: Version) -> Bench<GicStep> {
+    let set = "eoimode=1,messages_by=none,edges=0,levels=0,pins=0,oneshot=0,ppis=1";
+    let source = 1;
+    let operations = vec![
+        ("disable-private", GicStep::DisablePrivate { source, cpu: 1, ns: 300 }),
+        ("disable-another", GicStep::DisablePrivate { source, cpu: 2, ns: 300 }),
+        ("offline", GicStep::Offline { cpu: 1, ns: 500 }),
+        ("offline-another", GicStep::Offline { cpu: 2, ns: 500 }),
+        ("burst", GicStep::Burst { source, count: 3, depth: 1 }),
+        ("fire", GicStep::Fire { source }),
+    ];
+    let triples = vec![["disable-private", "offline", "fire"]];
+    Bench { operations, triples, ..Bench::new("private", &knobs(version, set)) }
 }
 
 fn bench(version: Version, name: &'static str, set: &'static str, source: u32) -> Bench<GicStep> {
