@@ -208,6 +208,26 @@ fn an_id_whose_abort_got_no_answer_comes_back_with_a_reset() {
     assert_eq!(rig.submit_reads(80, 3).accepted, 2);
 }
 
+/// `pc-posted --systematic pc/abort+reset --schedule ab,a6b`
+#[test]
+fn an_id_stays_its_own_over_a_reset_while_an_abort_names_it() {
+    let rig = Rig::new(3, 4096);
+    assert_eq!(rig.submit_reads(70, 2).accepted, 2);
+    let cid = rig.pair.begin_abort(1_000, 0).unwrap();
+    rig.pair.stop();
+    rig.pair.fail_all(IoError::ControllerReset);
+    rig.pair.restart();
+    rig.pair.open();
+    assert_eq!(rig.submit_reads(80, 2), Submitted { accepted: 1, refused: Some(Refusal::Full) });
+    rig.pair.end_abort(cid, AbortEnd::Refused);
+    assert_eq!(rig.submit_reads(90, 2), Submitted { accepted: 1, refused: Some(Refusal::Full) });
+    rig.log.take();
+    rig.pair.stop();
+    rig.pair.fail_all(IoError::ControllerReset);
+    let reset = Err(IoError::ControllerReset);
+    assert_eq!(rig.log.take(), [Event::Batch([done(90, reset), done(80, reset)].into())]);
+}
+
 /// A device that takes and completes commands in any order, by the rules of Base 3.3.1 and nothing else.
 struct Device {
     entries: u16,
