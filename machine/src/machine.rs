@@ -140,6 +140,14 @@ impl Machine {
         f(&mut **self.board().model(model).borrow_mut())
     }
 
+    /// From now on, plain stores to this memory are told ([`crate::observe::Fact::Stored`]). One place at a time.
+    ///
+    /// # Panics
+    /// If no memory is there.
+    pub fn watch_stores(&mut self, address: u64, bytes: u64) {
+        self.board().memory.watch(address, bytes).expect("memory to watch");
+    }
+
     /// While `exhausted`, no allocation of memory for devices succeeds ([`hal::DmaError::Exhausted`]).
     pub fn set_memory_exhausted(&mut self, exhausted: bool) {
         self.board().memory.is_exhausted.set(exhausted);

@@ -62,6 +62,8 @@ pub(crate) struct Memory {
     pub(crate) stores: Stores,
     /// No allocation succeeds: a fault of the harness.
     pub(crate) is_exhausted: Cell<bool>,
+    /// Stores to words between these host addresses are told.
+    watched: Cell<(usize, usize)>,
 }
 
 impl Memory {
@@ -74,6 +76,7 @@ impl Memory {
             posted_writes: PostedWrites::new(),
             stores: Stores::default(),
             is_exhausted: Cell::new(false),
+            watched: Cell::new((0, 0)),
         }
     }
 
@@ -133,6 +136,25 @@ impl Memory {
         line.owner = Owner::Device(model);
         line.busy_until = line.busy_until.max(earliest) + cost;
         line.busy_until
+    }
+
+    /// From now on, plain stores to `bytes` from the bus address `address` on are told.
+    ///
+    /// # Errors
+    /// No memory is there.
+    pub(crate) fn watch(&self, address: u64, bytes: u64) -> Result<(), BusError> {
+        let begin = self.word(address, 8)?.host_address();
+        let end = self.word(address + bytes - 8, 8)?.host_address() + 8;
+        self.watched.set((begin, end));
+        Ok(())
+    }
+
+    /// The bus address of `word` if stores to it are told.
+    #[inline]
+    pub(crate) fn watched_address(&self, word: &Word) -> Option<u64> {
+        let (begin, end) = self.watched.get();
+        let host = word.host_address();
+        (begin..end).contains(&host).then(|| self.arena.address_of(host))
     }
 
     /// The cache line of `word`; none if the word lies outside this memory.
@@ -232,6 +254,10 @@ impl Arena {
 
     /// The cache line of `word`, if it is part of this arena.
     #[inline]
+    fn address_of(&self, host: usize) -> u64 {
+        MEMORY_BASE + (host - self.words.as_ptr() as usize) as u64
+    }
+
     fn line_of(&self, word: &Word) -> Option<usize> {
         let first = self.words.as_ptr() as usize;
         let offset = (core::ptr::from_ref(word) as usize).checked_sub(first)?;

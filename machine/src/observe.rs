@@ -324,6 +324,18 @@ pub enum Fact {
         /// The tampering.
         act: Act,
     },
+    /// A CPU has stored into watched memory of devices ([`crate::Machine::watch_stores`]), by a plain store: a device may see it with
+    /// nothing of what follows. An exchange of several words is none.
+    Stored {
+        /// Which CPU.
+        cpu: u32,
+        /// The word's bus address.
+        address: u64,
+        /// What it held, and what it holds now.
+        old: u64,
+        /// See `old`.
+        value: u64,
+    },
     /// A fault that the harness planned did something: it changed an entry, refused an access, held an event back. A plan
     /// that changes nothing is not told.
     Struck {

@@ -19,6 +19,8 @@ const NAME: &str = "entries";
 /// mode (bit 15), vector (23:16), and the destination (63:32).
 const PRESENT: u64 = 1;
 const POSTED: u64 = 1 << 15;
+/// Of bits 127:64.
+const VALIDATION: u64 = 3 << 18;
 
 /// The table, and the answers from the cache.
 pub struct Entries {
@@ -51,6 +53,29 @@ impl Entries {
             }
             _ => None,
         }
+    }
+
+    /// The unit may look an entry up between any two stores to it. So one that is present is whole behind each store, and checks who
+    /// asks (VT-d, "Interrupt Remapping Table Entry (IRTE)": SVT, bits 83:82); and since a posted one needs both halves, only an
+    /// exchange of both changes it while it is present ("Programming the Interrupt Remapping Table").
+    fn stored(&self, at: Ps, address: u64, (old, value): (u64, u64), findings: &mut Findings) {
+        let index = (address - self.table) / 16;
+        let is_low = address.is_multiple_of(16);
+        let low = if is_low { Some(value) } else { (self.peek)(address - 8) };
+        if old == value || low.is_none_or(|low| low & PRESENT == 0) {
+            return;
+        }
+        let high = if is_low { (self.peek)(address + 8) } else { Some(value) };
+        let wrong = if high.is_some_and(|high| high & VALIDATION == 0) {
+            "is present, and checks no requester"
+        } else if !is_low {
+            "is present, and its upper half is changed alone"
+        } else if old & PRESENT != 0 && (old | value) & POSTED != 0 {
+            "is present and posted, and its lower half is changed alone"
+        } else {
+            return;
+        };
+        findings.wrong(NAME, at, format!("entry {index} {wrong}: {old:#018x}, now {value:#018x}"));
     }
 
     /// True if the table agrees with the outcome.
@@ -95,6 +120,7 @@ impl Checker for Entries {
                 self.used(at, requester, true, vector, descriptor, findings);
             }
             Fact::Blocked { requester, .. } | Fact::Plain { requester, .. } => _ = self.outcome(requester),
+            Fact::Stored { address, old, value, .. } => self.stored(at, address, (old, value), findings),
             Fact::Invalidated { first, count } => {
                 findings.coverage.add("entry: invalidated", 1);
                 let last = u32::from(first) + count;
@@ -131,8 +157,25 @@ mod tests {
 
     /// Entry 2 is remapped: present, vector 0x31, to CPU 1.
     fn checker() -> Entries {
-        let peek = |address| Some(if address == 0x1020 { 1 << 32 | 0x31 << 16 | 1 } else { 0 });
+        let peek = |address| Some(if address == 0x1020 { LOW } else { CHECKED });
         Entries { peek, ..Entries::new(IOMMU, 0x1000, 0, Ps::from_ns(3_000)) }
+    }
+
+    const LOW: u64 = 1 << 32 | 0x31 << 16 | 1;
+    const CHECKED: u64 = 1 << 18;
+
+    #[test]
+    fn an_entry_that_is_present_is_whole_behind_each_store() {
+        let stored = |half: u64, old, value| Fact::Stored { cpu: 0, address: 0x1020 + 8 * half, old, value };
+        let to_cpu_2 = 2 << 32 | 0x41 << 16 | 1;
+        let right = [stored(0, LOW, to_cpu_2), stored(0, LOW, 0), stored(0, 0, LOW), stored(1, CHECKED, CHECKED)];
+        assert!(says(checker(), &right).is_empty());
+        let found = says(checker(), &[stored(1, CHECKED, 0)]);
+        assert!(found[0].contains("entry 2 is present, and checks no requester"), "{found:?}");
+        let found = says(checker(), &[stored(1, CHECKED, CHECKED | 1)]);
+        assert!(found[0].contains("its upper half is changed alone"), "{found:?}");
+        let found = says(checker(), &[stored(0, LOW, LOW | POSTED)]);
+        assert!(found[0].contains("posted, and its lower half is changed alone"), "{found:?}");
     }
 
     fn message() -> Fact {

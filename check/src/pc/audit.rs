@@ -7,7 +7,7 @@ use super::drive::{BindError, Drive, Slot, claim};
 use super::load::disrupt;
 use super::removal;
 use super::stack::{COMMON, PcStack, REMAPPED};
-use super::{accelerator, poster, timers};
+use super::{accelerator, poster, threads, timers};
 use crate::checkers::truth::marks;
 use crate::coverage::Coverage;
 use crate::server::Path;
@@ -22,6 +22,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// A healed drive comes back within this many resets.
 const RESETS_MAX: u32 = 3;
+/// In so many histories a line gets all the threads that it may have.
+const THREADS_FILLED_ONE_IN: u64 = 8;
 
 /// Ends the load unless all of it is wanted, resets what is broken, and binds what is unbound.
 pub(super) fn settle(stack: &Arc<PcStack>, whole_load: bool) {
@@ -167,6 +169,9 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
     stack.drives.iter().for_each(|drive| drive.ask_too_much(&stack.host));
     if let Some(lines_max) = lines_max {
         accounts::check_numbers(stack, lines_max);
+    }
+    if seed.is_multiple_of(THREADS_FILLED_ONE_IN) {
+        threads::fill(stack);
     }
     // It frees lines, whose vectors come back later.
     accelerator::audit(stack);

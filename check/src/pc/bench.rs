@@ -84,7 +84,7 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         // Only a message that was moved has an earlier one that may come in its place.
         others.push(busy("moving", &["move-queue", "burst"], "message"));
     } else {
-        others.push(leaving(&machine));
+        others.extend([leaving(&machine), wrap(&machine)]);
         others.push(busy("forgetting", &["move", "move-back", "move-queue"], INVALIDATIONS));
         others.push(busy("lending", &["lend"], INVALIDATIONS));
     }
@@ -201,6 +201,18 @@ fn leaving(machine: &[&'static str]) -> Bench<PcStep> {
     let pairs = Some(Vec::new());
     Bench { before: before.into(), operations, pairs, faults: INVALIDATIONS, ..Bench::new("leaving", machine) }
 }
+
+/// The operations meet the end of the invalidation queue: for its faults alone.
+fn wrap(machine: &[&'static str]) -> Bench<PcStep> {
+    let lend = PcStep::Lend { queue: 0, ns: 0 };
+    let operations = (0..LOANS_AT_THE_END).map(|_| ("lend", lend.clone())).collect();
+    let before = vec![lend; LOANS_TO_THE_END];
+    Bench { before, operations, pairs: Some(Vec::new()), faults: INVALIDATIONS, ..Bench::new("wrap", machine) }
+}
+
+/// A loan has two invalidations, of two descriptors each; the queue has 256, and bring-up takes some.
+const LOANS_TO_THE_END: usize = 56;
+const LOANS_AT_THE_END: usize = 8;
 
 /// The same with commands all the time too. A remapping unit, if there is one, keeps a single entry: it may take a changed one
 /// before the driver has had the old one invalidated, and while that fails.

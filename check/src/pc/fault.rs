@@ -146,6 +146,7 @@ pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
         twice("register-refused-twice", PcFault::Refused { drive }),
         next("admin-fails", PcFault::AdminFails { drive, once: true }),
         twice("admin-fails-twice", PcFault::AdminFails { drive, once: false }),
+        next("abort-unanswered", PcFault::AbortsUnanswered { drive, late_ns: 200_000 }),
         next("no-memory", PcFault::NoMemory),
         next("accelerator-fails", PcFault::Command { trouble: CommandTrouble::Fails }),
         twice("accelerator-fails-twice", PcFault::Command { trouble: CommandTrouble::Fails }),

@@ -296,6 +296,16 @@ impl Load {
         self.state(|state| state.aborted_ns = state.aborted_ns.max(since_ns));
     }
 
+    /// Commands in flight since `since_ns` or longer.
+    pub(super) fn old(&self, since_ns: u64) -> Vec<u64> {
+        let is_old = |(&tag, flight): (&u64, &Flight)| (flight.since_ns <= since_ns).then_some(tag);
+        self.state(|state| state.in_flight.iter().filter_map(is_old).collect())
+    }
+
+    pub(super) fn is_in_flight(&self, tag: u64) -> bool {
+        self.state(|state| state.in_flight.contains_key(&tag))
+    }
+
     fn check_error(&self, tag: u64, flight: Option<&Flight>, error: IoError) {
         let old = self.state(|state| flight.is_some_and(|flight| flight.since_ns <= state.aborted_ns));
         let explained = match error {

@@ -2,7 +2,7 @@
 
 use super::accelerator;
 use super::beliefs::{self, When};
-use super::drive::{BindError, Drive, Slot, claim, replace_handler};
+use super::drive::{BindError, Bound, Drive, Slot, claim, replace_handler};
 use super::load::disrupt;
 use super::poster;
 use super::removal;
@@ -14,7 +14,7 @@ use crate::checkers::truth::marks;
 use crate::deeds::Deed;
 use crate::server::{GUEST_NOTIFICATION, Path};
 use crate::verdict::violate;
-use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionLook, NvmeError};
+use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionLook, Controller, NvmeError};
 use drivers::vtd::GuestPosting;
 use hal::{CpuId, CpuSet, Dma as _, Hal as _, Regs as _};
 use irq::posted::{Deliverable, Descriptor, Notification};
@@ -352,6 +352,7 @@ fn abort_old(stack: &PcStack, slot: &Slot, age_ns: u64, is_alone: bool) {
     let (Some(controller), Some(bound)) = (drive.controller(), slot.bound()) else { return };
     let now_ns = SimHal.now_ns();
     slot.load.may_be_aborted(now_ns.saturating_sub(age_ns));
+    let old = slot.load.old(now_ns.saturating_sub(age_ns));
     match controller.abort_expired(&bound.pair, now_ns, age_ns) {
         Ok(report) if report.aborted > 0 => stack.saw("command: aborted"),
         Ok(report) if report.not_aborted > 0 => stack.saw("command: over before its Abort"),
@@ -360,9 +361,24 @@ fn abort_old(stack: &PcStack, slot: &Slot, age_ns: u64, is_alone: bool) {
         Err(NvmeError::Stopped | NvmeError::Lost(..) | NvmeError::Gone) if !is_alone => {
             stack.saw("command: its Abort met a reset")
         }
+        Err(NvmeError::Timeout(..)) if stack.promises.faulty => {
+            check_stuck(&controller, slot, &bound, &old);
+            stack.fails("an Abort", drive, &"it got no answer");
+        }
         // A drive that refuses an Abort goes on with the command, and with all others.
         Err(NvmeError::Command(..)) if stack.promises.faulty => stack.saw("command: its Abort was refused"),
         Err(error) => stack.fails("an Abort", drive, &error),
+    }
+}
+
+/// An Abort got no answer. If no command ended that it may have named, one of them is in flight behind its Abort.
+fn check_stuck(controller: &Controller<SimHal>, slot: &Slot, bound: &Bound, old: &[u64]) {
+    let report = controller.abort_expired(&bound.pair, SimHal.now_ns(), u64::MAX);
+    if report.as_ref().is_ok_and(|report| report.stuck == 0) && old.iter().all(|&tag| slot.load.is_in_flight(tag)) {
+        let text = format!(
+            "an Abort got no answer, none of the commands {old:x?} has ended, and their driver says {report:?}"
+        );
+        violate("commands", text);
     }
 }
 

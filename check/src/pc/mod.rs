@@ -23,6 +23,7 @@ mod sources;
 mod stack;
 mod step;
 mod strike;
+mod threads;
 mod timers;
 mod told;
 mod user;

@@ -19,7 +19,7 @@ use machine::{SimHal, inspect, peek64};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Entries of the remapping table.
-const ENTRIES: u64 = 1024;
+pub(super) const ENTRIES: u64 = 1024;
 /// After its return a drive serves its queues within this time.
 const SERVED_NS: u64 = 20_000_000;
 const LOOK_NS: u64 = 5_000;

@@ -8,6 +8,7 @@ use super::fault::PcFault;
 use super::load::Load;
 use super::models::{Site, add_accelerator, add_tampered_drive, timing};
 use super::poster::{self, Poster};
+use super::removal::ENTRIES;
 use super::shape::{self, Shape};
 use super::sources::{Function, Rings};
 use super::stack::{PcStack, Promises};
@@ -217,6 +218,7 @@ impl Rig for PcRig {
         }
         if self.delivery != Path::Plain {
             let table = Regs::Model { model: iommu, region: 0 }.read64(IRTA) & !0xfff;
+            self.hardware.machine.watch_stores(table, 16 * ENTRIES);
             checkers.push(Box::new(Isolation::new(&[STRANGER_REQUESTER])));
             checkers.push(Box::new(Entries::new(
                 iommu,

@@ -12,6 +12,8 @@ use super::user::{Habit, User};
 use crate::coverage::Coverage;
 use crate::mark::Mark;
 use crate::server::{Host, Path};
+use crate::verdict::violate;
+use drivers::nvme::QueueState;
 use hal::{Affinity, CpuId, ThreadSpec, Threads};
 use irq::{Irq, IrqError};
 use machine::SimHal;
@@ -41,6 +43,7 @@ pub(super) const COMMON: &[&str] = &[
     "handler: did something to a line",
     "handler: replaced",
     "kick: sent and came",
+    "line: as many threads as it may have",
     "line: freed under load",
     "line: storm throttled",
     "line: thread woken",
@@ -317,7 +320,20 @@ impl PcStack {
                     tunings.check_level(&controller, drive.model);
                 }
             }
-            Err(error) => self.fails("reset", drive, &error),
+            Err(error) => {
+                self.check_stopped(drive);
+                self.fails("reset", drive, &error);
+            }
+        }
+    }
+
+    /// A drive that did not come back has no queue that takes commands ([`drivers::nvme::Controller::reset`]).
+    fn check_stopped(&self, drive: &Drive) {
+        for bound in self.slots_of(drive).filter_map(Slot::bound) {
+            let queue = bound.pair.snapshot();
+            if queue.state != QueueState::Stopped {
+                violate("operations", format!("a reset of drive {} failed, and a queue works\n{queue}", drive.index));
+            }
         }
     }
 
@@ -325,7 +341,7 @@ impl PcStack {
     pub(super) fn fails(&self, what: &str, drive: &Drive, error: &dyn std::fmt::Display) {
         if !self.promises.faulty {
             let text = format!("{what} of drive {}: {error}, and no fault explains it", drive.index);
-            crate::verdict::violate("operations", text);
+            violate("operations", text);
         }
         drive.broken.store(true, Relaxed);
     }

@@ -53,23 +53,30 @@ impl Crowd {
         let own = host.core().views();
         for cpu in (0..host.cpus()).map(CpuId) {
             let used = own.iter().filter(|line| line.effective.is_some_and(|target| target.cpu == cpu)).count() as u32;
-            let taken = (used..DEVICE_VECTORS).map(|_| crowd.line(cpu, false));
+            let taken = (used..DEVICE_VECTORS).map(|_| crowd.line(cpu));
             let taken: Result<Vec<_>, _> = taken.collect();
             crowd.silent.push(taken.unwrap_or_else(|error| panic!("CPU {cpu}: {error}")));
-            assert!(crowd.line(cpu, false).is_err(), "CPU {cpu} has more vectors than there are");
+            assert!(crowd.line(cpu).is_err(), "CPU {cpu} has more vectors than there are");
         }
         crowd
     }
 
-    fn line(&mut self, cpu: CpuId, managed: bool) -> Result<Irq, IrqError> {
-        let request = AllocRequest { managed, ..AllocRequest::fixed(RequesterId(0), self.next, CpuSet::of(cpu)) };
+    fn line(&mut self, cpu: CpuId) -> Result<Irq, IrqError> {
+        self.allocate(AllocRequest::fixed(RequesterId(0), self.next, CpuSet::of(cpu)))
+    }
+
+    fn managed(&mut self, cpus: CpuSet) -> Result<Irq, IrqError> {
+        self.allocate(AllocRequest { managed: true, ..AllocRequest::fixed(RequesterId(0), self.next, cpus) })
+    }
+
+    fn allocate(&mut self, request: AllocRequest) -> Result<Irq, IrqError> {
         let line = self.host.core().alloc_line(self.domain.clone(), &request, Flow::Edge)?;
         self.next += 1;
         Ok(line)
     }
 
     fn keep(&mut self, cpu: CpuId) {
-        let (line, count) = (self.line(cpu, true).expect("a vector is free"), Arc::new(Count::default()));
+        let (line, count) = (self.managed(CpuSet::of(cpu)).expect("a vector is free"), Arc::new(Count::default()));
         self.host.core().request(line, "kept", RequestFlags::default(), count.clone()).expect("a new line");
         self.kept.push((line, count));
     }
@@ -79,7 +86,12 @@ impl Crowd {
         let cpus = self.host.cpus();
         for cpu in (0..cpus).map(CpuId) {
             if cpus > 1 {
-                self.make_room(CpuId((cpu.0 + 1) % cpus));
+                let roomy = CpuId((cpu.0 + 1) % cpus);
+                self.make_room(roomy);
+                // Later there is room on each CPU.
+                if cpu == CpuId(0) {
+                    self.refuse_managed(cpu, roomy);
+                }
             }
             let before = self.host.core().views();
             let answer = self.host.offline_for(cpu, 0);
@@ -93,6 +105,14 @@ impl Crowd {
             }
             self.check_kept(cpu);
             self.check_same(cpu, &before);
+        }
+    }
+
+    /// A managed line keeps a vector on each of its CPUs, so one of them that is full is reason enough.
+    fn refuse_managed(&mut self, full: CpuId, roomy: CpuId) {
+        let answer = self.managed(CpuSet::from_iter([full, roomy]));
+        if !matches!(answer, Err(IrqError::NoVector { cpu, .. }) if cpu == full) {
+            violate(CHECKER, format!("CPU {full} is full, and a managed line for it and CPU {roomy}: {answer:?}"));
         }
     }
 

@@ -201,6 +201,9 @@ impl Core {
         if let Some(unrest) = self.unrest() {
             self.hold_store(unrest, word, (old, mask));
         }
+        if let Some(address) = self.board.memory.watched_address(word) {
+            self.board.tell_of_cpu(|cpu| Fact::Stored { cpu, address, old, value: word.value() });
+        }
         self.board.word_written(word);
     }
 
