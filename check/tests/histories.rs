@@ -24,7 +24,10 @@ fn histories_pass() {
 /// The result of a history of the scenario `name`, which must pass.
 fn passes(name: &str, recipe: &Recipe) {
     let scenario = scenarios::all().iter().find(|scenario| scenario.name() == name).expect("a scenario");
-    let run = run(*scenario, recipe);
+    // These schedules were found before there was this kind, which would make others of them.
+    let mut recipe = recipe.clone();
+    recipe.without.insert("late-step".into());
+    let run = run(*scenario, &recipe);
     assert!(run.failure.is_none(), "{}{}{}", run.history, run.state, run.failure.expect("looked at"));
 }
 

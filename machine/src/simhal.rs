@@ -161,6 +161,7 @@ impl Word {
         with(|core| core.atomic_point(self));
         let old = self.value();
         self.store_now(change(old));
+        with(Core::updated);
         old
     }
 }
@@ -195,6 +196,7 @@ impl hal::Word for Word {
             return Err(old);
         }
         self.store_now(new);
+        with(Core::updated);
         Ok(old)
     }
     #[inline]

@@ -65,6 +65,9 @@ pub enum Kind {
     ReservedField,
     /// A CPU is a little slower than it thought, just before it frees a lock. Who only tries the lock meanwhile does not get it.
     LateRelease,
+    /// A CPU is a little slower than it thought, just behind an update of a word: others see it before the CPU does what comes
+    /// next, be that a plain read or store.
+    LateStep,
 }
 
 impl Kind {
@@ -72,7 +75,7 @@ impl Kind {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of [`Unrest::chances`].
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Delay,
         Self::Stall,
         Self::Interleave,
@@ -91,6 +94,7 @@ impl Kind {
         Self::LateReset,
         Self::ReservedField,
         Self::LateRelease,
+        Self::LateStep,
     ];
 
     /// Its name in options and reports.
@@ -114,6 +118,7 @@ impl Kind {
             Self::LateReset => "late-reset",
             Self::ReservedField => "reserved-field",
             Self::LateRelease => "late-release",
+            Self::LateStep => "late-step",
         }
     }
 }
@@ -168,6 +173,7 @@ impl Unrest {
             // It has no length; one that is not 0 says that it strikes.
             Kind::ReservedField => chance(500, 1),
             Kind::LateRelease => chance(20, 500),
+            Kind::LateStep => chance(20, 500),
         };
         Self { seed, from: Ps(0), until: Ps::MAX, chances: Kind::ALL.map(of), turns: None }
     }

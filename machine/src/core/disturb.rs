@@ -57,6 +57,27 @@ impl Core {
         }
     }
 
+    /// The running CPU has updated a word. A plain access behind that is no point of its own, so others act here before it.
+    #[inline]
+    pub(crate) fn updated(&self) {
+        if let Some(unrest) = self.unrest() {
+            self.stop_behind(unrest);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stop_behind(&self, unrest: &State) {
+        if self.on_console() || self.dead.get() {
+            return;
+        }
+        if let Some(by) = unrest.late(Kind::LateStep, self.board.local_now()) {
+            self.tell_of_unrest(Kind::LateStep, by);
+            self.board.owe(by);
+            self.settle();
+        }
+    }
+
     /// A point of an agent: it may have to stand until it has the turn.
     fn take_turn(&self, turns: &Turns) {
         let cpu = self.cpu();

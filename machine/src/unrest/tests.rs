@@ -283,6 +283,35 @@ fn a_lock_may_be_freed_late() {
     assert_eq!(late.collect::<Vec<_>>(), [(false, true); 4]);
 }
 
+/// A CPU sets a word and reads another one, which a second CPU sets when it has seen the first.
+#[test]
+fn a_plain_read_behind_an_update_sees_what_came_between() {
+    let reads = |unrest| {
+        let mut machine = Machine::new(MachineConfig { cpus: 2, unrest, ..MachineConfig::default() });
+        let boot = || {
+            let words = Arc::new([0, 0].map(Word::new));
+            let own = words.clone();
+            let body = move || {
+                while own[0].get() == 0 {
+                    SimHal.delay_ns(10);
+                }
+                own[1].set(1);
+            };
+            let spec = ThreadSpec { name: "second", affinity: Affinity::Cpu(CpuId(1)), urgent: false };
+            SimHal.spawn(spec, Box::new(body)).expect("the CPU exists");
+            SimHal.delay_ns(10_000);
+            words[0].swap(1);
+            words[1].get()
+        };
+        machine.run_boot(Ps::from_ns(1_000_000), boot).expect("it ends")
+    };
+    let always = Chance { per_mille: 1_000, longest: Ps::from_ns(700) };
+    let only = |seed| Unrest { chances: [Chance::default(); Kind::COUNT], ..Unrest::new(seed) };
+    assert_eq!(reads(None), 0);
+    let late: u64 = (1..=4).map(|seed| reads(Some(only(seed).with(Kind::LateStep, always)))).sum();
+    assert!(late >= 3, "{late}");
+}
+
 /// Two agents add 1 to a word, each by a read and a write. The value in the end, and the turns.
 fn race(schedule: &str) -> (u64, Vec<Turn>) {
     let unrest = Some(Unrest::directed(schedule.parse().expect("a schedule")));
