@@ -52,15 +52,29 @@ pub(crate) fn check_alarms(
     }
 }
 
-/// Judges the throttled lines of `core`. Called on a CPU that is offline, with interrupts off.
+/// Judges the lines of `core` that wait for a time, and those that are where they may not be. Called on a CPU that is offline, with interrupts off.
 ///
 /// # Panics
-/// With a failure when a line waits for its end and no CPU that is `online` knows.
+/// With a failure when a line waits for its end and no CPU that is `online` knows, or when one that is astray does not wait.
 pub(crate) fn check(core: &IrqCore<SimHal>, cpus: u32, online: impl Fn(CpuId) -> bool) {
     if let Some((line, until_ns)) = lasting(LOOKED_NS, || uncovered(core, cpus, &online)) {
         let waits =
             if until_ns == WANTED { "wants to move".into() } else { format!("is throttled until {until_ns} ns") };
         violate("deadlines", format!("line {line} {waits}, and no CPU that is online will look in time"));
+    }
+    check_places(core, &online);
+}
+
+/// Judges where lines are while a CPU is offline: one that had to leave its affinity, or could not come to it, returns by itself, so it
+/// must want to. [`check`] judges that somebody looks then.
+fn check_places(core: &IrqCore<SimHal>, online: &impl Fn(CpuId) -> bool) {
+    let stays = |line: &LineView| {
+        let is_outside = line.effective.is_some_and(|target| !line.affinity.contains(target.cpu));
+        is_outside && !line.managed && !line.move_wanted && line.affinity.iter().any(online)
+    };
+    let found = || core.views().iter().filter(|line| stays(line)).map(|line| line.irq).collect();
+    if let Some(line) = lasting(LOOKED_NS, found) {
+        violate("deadlines", format!("line {line} is on a CPU that it may not use, and does not want to move"));
     }
 }
 

@@ -103,6 +103,15 @@ pub enum Fact {
         /// Vector of the message.
         vector: u8,
     },
+    /// Software wrote half of an I/O APIC's redirection entry.
+    Redirected {
+        /// Its pin.
+        pin: u8,
+        /// The entry before, and behind the write.
+        old: u64,
+        /// See `old`.
+        new: u64,
+    },
     /// The IOMMU updated a posted descriptor.
     Posted {
         /// The message's requester.

@@ -16,7 +16,9 @@ use super::step::PcStep;
 use super::timers::Timers;
 use super::told::Tunings;
 use super::{accounts, audit, manage};
-use crate::checkers::{Checker, Entries, Fairness, Isolation, Offline, Posted, Queues, Refusals, Truth, Waits};
+use crate::checkers::{
+    Checker, Entries, Fairness, Isolation, Offline, Posted, Queues, Redirections, Refusals, Truth, Waits,
+};
 use crate::coverage::Coverage;
 use crate::server::poster::Poster as PostingFunction;
 use crate::server::ringer::Ringer;
@@ -211,6 +213,7 @@ impl Rig for PcRig {
                     .messages_keep(self.faults.iter().all(PcFault::keeps_messages)),
             ),
             Box::new(Offline::new(DEVICE_LAST, &addresses)),
+            Box::new(Redirections),
             Box::new(Waits::new(&[LOCAL_TIMER], self.unless_invalidation_fails(self.tick_wait_max()))),
         ];
         if self.faults.is_empty() {

@@ -4,6 +4,7 @@
 //! Programming" for entries in remappable format. It has the directed EOI register of version 0x20, or is older.
 
 use crate::model::{Model, ModelId, Upstream};
+use crate::observe::Fact;
 use crate::world::World;
 use spec::apic::{IoApicVersion, Redirection, ioapic};
 
@@ -190,6 +191,8 @@ impl IoApic {
         // Delivery status and remote IRR are read-only. An edge-triggered entry has no remote IRR.
         let entry = Redirection::from_bits(bits).with_delivery_pending(false);
         state.entry = entry.with_remote_irr(old.remote_irr() && entry.level());
+        let (old, new) = (old.into_bits(), state.entry.into_bits());
+        world.tell(|| Fact::Redirected { pin: pin as u8, old, new });
         self.evaluate(world, pin);
     }
 }
