@@ -27,8 +27,8 @@ const REMAPS: u32 = 1 << 26 | 1 << 25 | 1 << 24;
 /// Of IRTA: 2^(9+1) entries; and EIME, which x2APIC mode needs.
 const TABLE: u32 = 9;
 const EXTENDED: u32 = 1 << 11;
-/// PFO and PPF. The unit sends no other event before both are clear.
-const FAULTS_WAIT: u32 = 0b11;
+/// PFO, PPF, IQE, ICE and ITE. The unit sends no other event before all are clear.
+const FAULTS_WAIT: u32 = 0b111_0011;
 /// A redirection entry that is masked and nothing else (82093AA, "I/O Redirection Table Registers").
 const MASKED: u64 = 1 << 16;
 /// Pins of the I/O APIC.

@@ -3,9 +3,10 @@
 use super::accelerator::COMMAND_TIMEOUT_NS;
 use crate::draw::Draw;
 use crate::server::Path;
-use crate::subject::{Single, Strikes};
+use crate::subject::{Single, Strikes, is_struck};
 use machine::dsa::CommandTrouble;
 use machine::fabric::tamper::Rates;
+use machine::observe::Fact;
 use machine::time::Ps;
 use std::fmt;
 
@@ -29,6 +30,8 @@ pub enum PcFault {
     LateInvalidation { ns: u64 },
     /// The invalidation queue stops with an error at every descriptor: `again` each time that its driver clears the error, or once.
     FailedInvalidation { again: bool },
+    /// A device completes an invalidation that nobody asked of it, once.
+    WrongAnswer { requester: u32 },
     /// A function on the level-triggered pin does not release it.
     Stuck { function: u32 },
     /// A drive's controller registers read all ones, and writes to them are lost.
@@ -90,7 +93,7 @@ pub enum WrongEntry {
 /// The kinds of fault that a machine with this delivery can have.
 pub(super) fn kinds(delivery: Path) -> &'static [&'static str] {
     match delivery {
-        Path::Plain => &KINDS[..KINDS.len() - 3],
+        Path::Plain => &KINDS[..KINDS.len() - 4],
         _ => KINDS,
     }
 }
@@ -120,6 +123,7 @@ const KINDS: &[&str] = &[
     "stranger",
     "invalidation-late",
     "invalidation-fails",
+    "answer-wrong",
 ];
 
 /// Faults that strike once. The drive is the only one of the small machine.
@@ -153,6 +157,9 @@ pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
         next("accelerator-late", PcFault::Command { trouble: CommandTrouble::Late(COMMAND_LATE) }),
     ];
     if delivery != Path::Plain {
+        let is_forgotten: fn(&Fact) -> bool = |fact| matches!(fact, Fact::Invalidated { .. });
+        let fault = PcFault::WrongAnswer { requester: 1 };
+        all.push(Single { kind: "answer-wrong", fault, strikes: Strikes::Behind(is_forgotten, is_struck) });
         all.push(next("invalidation-late", PcFault::LateInvalidation { ns: 5_000 }));
         let fails = |again| PcFault::FailedInvalidation { again };
         all.push(next("invalidation-fails", fails(true)));
@@ -192,6 +199,7 @@ impl PcFault {
             "storm" => Self::Storm { period_ns: draw.time_ns(400, 1_500) },
             "invalidation-late" => Self::LateInvalidation { ns: draw.time_ns(200, 5_000) },
             "invalidation-fails" => Self::FailedInvalidation { again: true },
+            "answer-wrong" => Self::WrongAnswer { requester: draw.below(0x1_0000) as u32 },
             "level-stuck" => Self::Stuck { function: draw.below(2) as u32 },
             "register-refused" => Self::Refused { drive },
             "admin-fails" => Self::AdminFails { drive, once: false },
@@ -209,7 +217,7 @@ impl PcFault {
             Self::Entry { wrong, .. } => *wrong != WrongEntry::Twice,
             Self::Tampered { act, .. } => matches!(act, Tampering::Drop | Tampering::Stale),
             Self::Silent { .. } | Self::Fatal { .. } | Self::Refused { .. } => true,
-            Self::Storm { .. } | Self::Stranger { .. } | Self::Stuck { .. } => false,
+            Self::Storm { .. } | Self::Stranger { .. } | Self::Stuck { .. } | Self::WrongAnswer { .. } => false,
             Self::LateInvalidation { .. } | Self::FailedInvalidation { .. } => false,
             Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::NoMemory | Self::Command { .. } => false,
         }
@@ -219,7 +227,7 @@ impl PcFault {
     pub(super) fn keeps_messages(&self) -> bool {
         match self {
             Self::LateInvalidation { .. } | Self::FailedInvalidation { .. } | Self::NoMemory => true,
-            Self::Command { .. } => true,
+            Self::Command { .. } | Self::WrongAnswer { .. } => true,
             Self::Entry { .. } | Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::Stuck { .. } => true,
             Self::Tampered { .. } | Self::Silent { .. } | Self::Fatal { .. } | Self::Refused { .. } => false,
             Self::Storm { .. } | Self::Stranger { .. } => false,
@@ -251,6 +259,7 @@ impl PcFault {
                     | Self::AbortsUnanswered { .. }
                     | Self::NoMemory
                     | Self::Command { .. }
+                    | Self::WrongAnswer { .. }
             )
     }
 
@@ -331,6 +340,9 @@ impl fmt::Display for PcFault {
                 write!(f, "the accelerator's commands take {late} longer")
             }
             Self::Command { .. } => write!(f, "the accelerator's commands fail"),
+            Self::WrongAnswer { requester } => {
+                write!(f, "requester {requester:#06x} completes an invalidation that nobody asked of it")
+            }
             Self::Stuck { function } => write!(f, "function {function} does not let go of the level line"),
         }
     }

@@ -79,7 +79,8 @@ impl Subject for Pc {
     }
 
     fn is_rare(&self, kind: &str) -> bool {
-        ["register-refused", "admin-fails", "no-memory", "accelerator-fails", "accelerator-late"].contains(&kind)
+        ["register-refused", "admin-fails", "no-memory", "accelerator-fails", "accelerator-late", "answer-wrong"]
+            .contains(&kind)
     }
 
     fn draw_step(&self, draw: &mut Draw) -> PcStep {

@@ -5,7 +5,7 @@ use super::rig::PcRig;
 use crate::server::ringer::RingerPort;
 use machine::dsa::{CommandTrouble, Dsa};
 use machine::fabric::tamper::{Rates, Tamper};
-use machine::fabric::vtd::{InvalidationFault, InvalidationTrouble, VtdUnit};
+use machine::fabric::vtd::{COMPLETION, InvalidationFault, InvalidationTrouble, VtdUnit};
 use machine::nvme::{FaultPlan, Nvme, REGION_CONTROLLER};
 use machine::time::Ps;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,6 +37,10 @@ impl PcRig {
             PcFault::Storm { period_ns } => {
                 self.up().rings.deaf.store(true, Relaxed);
                 self.up().rings.ring(u64::MAX, period_ns);
+            }
+            PcFault::WrongAnswer { requester } => {
+                let unit = self.hardware.models.iommu;
+                self.hardware.machine.poke(unit, now, COMPLETION, requester.into());
             }
             PcFault::Stranger { drive, vector, interval_ns } => self.imitate(drive, vector, interval_ns),
             PcFault::Stuck { function } => {
@@ -80,6 +84,7 @@ impl PcRig {
                 self.up().rings.deaf.store(false, Relaxed);
                 self.up().rings.ring(1, 500);
             }
+            PcFault::WrongAnswer { .. } => {}
             PcFault::Stranger { .. } => RingerPort(self.stranger).ring(0, 0),
             PcFault::Stuck { function } => {
                 let functions = &self.up().functions;

@@ -47,7 +47,7 @@ pub struct FaultsTaken {
     /// More faults came than there were records for.
     pub lost: bool,
     /// No event will tell of the rest: look again later. They come faster than they are read, or the invalidation queue has an
-    /// error that its user has not cleared yet.
+    /// error that who waits for it has not cleared yet.
     pub pending: bool,
 }
 
@@ -72,6 +72,10 @@ where
                 self.take_record(base + record * FAULT_RECORD_SIZE, &mut report);
             }
             self.regs.strobe(FSTS, FaultStatus::new().with_overflow(true).into_bits());
+            status = FaultStatus::from_bits(self.regs.read(FSTS));
+        }
+        // Else they would stand until somebody waits: a device may complete what nobody asked of it at any time.
+        if holds_back(status) && self.clear_unawaited_errors() {
             status = FaultStatus::from_bits(self.regs.read(FSTS));
         }
         FaultsTaken { lost: lost || status.overflow(), pending: status.pending() || holds_back(status) }

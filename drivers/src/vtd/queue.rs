@@ -11,6 +11,8 @@ use spec::vtd::registers::{
 
 /// The smallest queue there is, one page: never are more than two descriptors under way.
 const DESCRIPTORS: u16 = 256;
+/// Kinds of errors, each of which has a bit.
+const ERRORS: u32 = 3;
 /// How long the unit may take. It answers within microseconds.
 const TIMEOUT_NS: u64 = 10_000_000;
 /// How often a wait that does not end looks for errors.
@@ -131,6 +133,13 @@ impl<H: Hal> InvalidationQueue<H> {
                 return false;
             }
             self.hal.relax_on(status, seen, deadline_ns);
+        }
+    }
+
+    /// Clears all errors, for which nobody waits.
+    pub(super) fn clear_errors(&mut self, regs: &H::Regs) {
+        for _ in 0..ERRORS {
+            self.take_error(regs);
         }
     }
 

@@ -269,6 +269,11 @@ where
         Ok(self.invalidate(Some(index as u16))?)
     }
 
+    /// Clears the errors of the invalidation queue; false if somebody waits for it, who has to see them and clears them.
+    pub(super) fn clear_unawaited_errors(&self) -> bool {
+        self.queue.try_lock().map(|mut queue| queue.clear_errors(&self.regs)).is_some()
+    }
+
     /// Remapped to remapped: the low half has all that changes while the entry is present.
     fn write_halves(&self, index: u64, new: u128) {
         let first = index as usize * 2;

@@ -95,6 +95,10 @@ pub enum InvalidationTrouble {
 }
 
 /// Events of a unit.
+/// The event of an Invalidate Completion (PCI Express, "ATS Invalidations") by the requester in its argument. This unit asks for none, so
+/// each is an error.
+pub const COMPLETION: u32 = 1 << 8;
+
 mod code {
     /// A request was remapped, and is ready for the dispatch unit.
     pub(super) const REMAPPED: u32 = 0;
@@ -227,6 +231,7 @@ impl Model for VtdUnit {
             code::COMMAND => self.command(world, arg as u32),
             code::INVALIDATE => self.invalidate(world, arg),
             code::NOTIFIED => self.notified(world, arg),
+            COMPLETION => self.completed(world, arg as u16),
             _ => self.drained(world, arg),
         }
     }

@@ -1,7 +1,7 @@
 //! Fault recording: the status register and the records.
 
 use super::request::Refusal;
-use spec::vtd::registers::{FaultRecord, FaultStatus, QueueErrorInfo};
+use spec::vtd::registers::{FaultRecord, FaultStatus, QueueError, QueueErrorInfo};
 
 /// FSTS and the FRCD registers.
 pub(super) struct Faults {
@@ -11,6 +11,8 @@ pub(super) struct Faults {
     next: usize,
     /// IQERCD.IQEI.
     queue_error: QueueErrorInfo,
+    /// IQERCD.ICESID.
+    answered: u16,
     /// Faults that were lost because no record was free.
     pub(super) dropped: u64,
     /// Faults that were recorded.
@@ -28,6 +30,7 @@ impl Faults {
             records: vec![FaultRecord::new(); records],
             next: 0,
             queue_error: QueueErrorInfo::NONE,
+            answered: 0,
             dropped: 0,
             recorded: 0,
         }
@@ -64,10 +67,19 @@ impl Faults {
         EventDue(quiet)
     }
 
+    /// `requester` completes a device-TLB invalidation that nobody asked of it (VT-d, "Invalidation Completion Error").
+    pub(super) fn answer(&mut self, requester: u16) -> EventDue {
+        let quiet = !self.any();
+        self.status.set_completion_error(true);
+        self.answered = requester;
+        EventDue(quiet)
+    }
+
     /// True while a fault waits for software. One event announces all faults until software has cleared everything
     /// (VT-d, "Fault Events").
     pub(super) fn any(&self) -> bool {
-        self.status.overflow() || self.status.pending() || self.status.queue_error()
+        let status = self.status;
+        status.overflow() || status.pending() || status.queue_error() || status.completion_error()
     }
 
     /// FSTS.IQE.
@@ -84,11 +96,14 @@ impl Faults {
         let cleared = FaultStatus::from_bits(value);
         self.status.set_overflow(self.status.overflow() && !cleared.overflow());
         self.status.set_queue_error(self.status.queue_error() && !cleared.queue_error());
+        self.status.set_completion_error(self.status.completion_error() && !cleared.completion_error());
     }
 
-    /// Reads IQERCD. Its information is valid while IQE is set.
+    /// Reads IQERCD. Each part of it is valid while its error is set.
     pub(super) fn queue_error(&self) -> u64 {
-        if self.status.queue_error() { self.queue_error.0.into() } else { 0 }
+        let info = if self.status.queue_error() { self.queue_error.0 } else { 0 };
+        let source = if self.status.completion_error() { self.answered } else { 0 };
+        QueueError::new().with_info(info).with_completion_source(source).into_bits()
     }
 
     /// 32-bit part `part` of the records.

@@ -209,6 +209,14 @@ impl VtdUnit {
         }
     }
 
+    /// A device completes what nobody asked of it.
+    pub(super) fn completed(&mut self, world: &mut World<'_>, requester: u16) {
+        world.tell(|| Fact::Struck { source: world.me(), fault: "unexpected completion" });
+        let due = self.faults.answer(requester);
+        self.announce_fault(world, due);
+        world.fault("invalidation completion that nobody asked for", requester.into(), String::new());
+    }
+
     /// The queue's fault at this time.
     fn trouble(&self, now: Ps) -> Option<InvalidationTrouble> {
         match self.config.invalidation_fault {
