@@ -171,6 +171,25 @@ fn writing_0_clears_nothing() {
     assert_eq!(rig.read32(FSTS) & 0xff, PENDING, "PPF is read-only");
 }
 
+/// "Invalidation Completion Error": a device answers what nobody asked of it. FSTS.ICE (bit 5), and the device in bits 63:48 of IQERCD
+/// (0xb0). While it stands, no fault is a new reason for an event.
+#[test]
+fn an_unexpected_completion_is_an_error_with_an_event() {
+    let mut rig = Rig::enabled(Options::default());
+    rig.write32(0x3c, 0x51);
+    rig.write32(0x40, 0xfee0_1000);
+    rig.write32(0x38, 0);
+    rig.machine.poke(rig.unit, machine::time::Ps(0), machine::fabric::vtd::COMPLETION, 0x3a07);
+    rig.run(10_000);
+    assert_eq!(rig.interrupts(), [(1, 0x51)]);
+    assert_eq!((rig.read32(FSTS), rig.read64(0xb0)), (0x20, 0x3a07 << 48));
+    rig.message(0x100, HANDLE_5, 0);
+    assert_eq!(rig.interrupts(), [], "the error stands");
+    assert_eq!(rig.read32(FSTS) & 0xff, 0x20 | PENDING);
+    rig.write32(FSTS, 0x20);
+    assert_eq!((rig.read32(FSTS) & 0xff, rig.read64(0xb0)), (PENDING, 0));
+}
+
 /// FECTL 0x38, FEDATA 0x3c, FEADDR 0x40. After reset the event is masked (IM, bit 31).
 #[test]
 fn the_fault_event_is_a_plain_message() {
