@@ -161,6 +161,11 @@ where
         self.queue.lock().invalidate_entries(&self.regs, index)
     }
 
+    /// Clears the errors of the invalidation queue; false if somebody waits for it, who has to see them and clears them.
+    pub(super) fn clear_unawaited_errors(&self) -> bool {
+        self.queue.try_lock().map(|mut queue| queue.clear_errors(&self.regs)).is_some()
+    }
+
     /// Whether the unit can post (CAP.PI).
     pub fn supports_posting(&self) -> bool {
         self.capability.posted_interrupts()
@@ -267,11 +272,6 @@ where
             self.write_halves(index, new);
         }
         Ok(self.invalidate(Some(index as u16))?)
-    }
-
-    /// Clears the errors of the invalidation queue; false if somebody waits for it, who has to see them and clears them.
-    pub(super) fn clear_unawaited_errors(&self) -> bool {
-        self.queue.try_lock().map(|mut queue| queue.clear_errors(&self.regs)).is_some()
     }
 
     /// Remapped to remapped: the low half has all that changes while the entry is present.
