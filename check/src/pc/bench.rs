@@ -88,12 +88,15 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         others.push(busy("forgetting", &["move", "move-back", "move-queue"], INVALIDATIONS));
         others.push(busy("lending", &["lend"], INVALIDATIONS));
     }
-    if delivery == Path::Plain {
-        others.push(poster());
-    }
-    others.extend([timers(own), accelerator(own), filling(own)]);
+    others.extend(devices(delivery, own));
     let pc = Bench { before: before.into(), operations, triples, ..Bench::new("pc", &machine) };
     [pc].into_iter().chain(others).collect()
+}
+
+/// Machines with a device beside the drive. A remapping unit would block the notifications of one that posts.
+fn devices(delivery: Path, own: &'static str) -> impl Iterator<Item = Bench<PcStep>> {
+    let posting = (delivery == Path::Plain).then(poster);
+    posting.into_iter().chain([timers(own), accelerator(own), filling(own)])
 }
 
 /// The first line beside the drive's queue: a timer's, a posting source's or a work queue's.
