@@ -19,7 +19,7 @@ const BOTH: [(&str, &str); 5] = [
 ];
 /// Further machines of version 3. The pseudo-NMI is a wire.
 const V3: [(&str, &str); 3] = [
-    ("nmi", "eoimode=1,messages_by=none,edges=0,levels=0,pins=0,oneshot=0,pseudo_nmi=1,nmis=1"),
+    ("nmi", "eoimode=1,messages_by=none,edges=0,levels=0,pins=0,oneshot=0,pseudo_nmi=1,nmis=1,nmis_beside=0"),
     ("its", "eoimode=1,messages_by=its,edges=0,levels=0,pins=0,messages=1,oneshot=0"),
     ("its-oneshot", "eoimode=0,messages_by=its,edges=0,levels=0,pins=0,messages=1,oneshot=1"),
 ];
@@ -31,7 +31,13 @@ pub(super) fn benches(version: Version) -> Vec<Bench<GicStep>> {
     // The first message has a mask of its own device; the ITS masks the second.
     let maskless = (version == Version::V3).then(|| bench(version, "its-maskless", MASKLESS, 1));
     let wrap = (version == Version::V3).then(|| wrap(version));
-    benches.chain(maskless).chain(wrap).chain([neighbours(version), private(version)]).collect()
+    let nmis = (version == Version::V3).then(|| nmi_neighbours(version));
+    benches
+        .chain(maskless)
+        .chain(wrap)
+        .chain(nmis)
+        .chain([neighbours(version), private(version)])
+        .collect()
 }
 
 /// The operations meet the end of the ITS's queue, which has 128 commands: for faults alone, since the orders are those of the others.
@@ -73,6 +79,21 @@ fn neighbours(version: Version) -> Bench<GicStep> {
     let others = ["move-other", "set-type-other", "realloc-other"];
     let pairs = ["set-type", "realloc", "move"].iter().flat_map(|&one| others.map(|other| [one, other])).collect();
     Bench { before, operations, pairs: Some(pairs), ..Bench::new("neighbours", &knobs(version, set)) }
+}
+
+/// Two pseudo-NMIs whose priorities share a register, which a driver reads and writes (IHI 0069H, "GICD_IPRIORITYR<n>"). A handler
+/// that comes makes its line a pseudo-NMI, and one that goes makes it an ordinary line.
+fn nmi_neighbours(version: Version) -> Bench<GicStep> {
+    let set = "eoimode=1,messages_by=none,edges=0,levels=0,pins=0,oneshot=0,pseudo_nmi=1,nmis=1,nmis_beside=1";
+    let operations = vec![
+        ("replace", GicStep::Replace { source: 0 }),
+        ("realloc", GicStep::Realloc { source: 0 }),
+        ("replace-other", GicStep::Replace { source: 1 }),
+        ("realloc-other", GicStep::Realloc { source: 1 }),
+    ];
+    let others = ["replace-other", "realloc-other"];
+    let pairs = ["replace", "realloc"].iter().flat_map(|&one| others.map(|other| [one, other])).collect();
+    Bench { operations, pairs: Some(pairs), ..Bench::new("nmi-neighbours", &knobs(version, set)) }
 }
 
 /// A private line of each CPU: CPU 1's rings, and CPUs disable their own.

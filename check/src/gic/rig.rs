@@ -76,6 +76,8 @@ fn draw_sources(build: &mut Build<'_, GicFault>, cpus: u32, nmis: bool, way: Way
     }
     if nmis {
         add("nmis", 1, &|index| Kind::Nmi { intid: 50 + index });
+        // Priorities of four interrupts share a register (IHI 0069H, "GICD_IPRIORITYR<n>"), and only pseudo-NMIs change theirs.
+        add("nmis_beside", 1, &|index| Kind::Nmi { intid: 51 + index });
     }
     if build.knobs.chance("ppis", 60) {
         kinds.extend((0..cpus).map(|cpu| Kind::Ppi { intid: 25, cpu }));

@@ -298,6 +298,10 @@ impl GicStack {
         let handlers = self.handlers.lock().expect("one host thread")[index].take();
         let (Some([primary, _]), Some(line)) = (handlers, self.sources[index].line()) else { return Ok(()) };
         self.sources[index].was_removed.store(true, Relaxed);
+        if matches!(self.sources[index].kind, Kind::Nmi { .. }) {
+            // One that is acknowledged now finds no handler, and takes no lock by which it could be waited for.
+            self.freed.fetch_add(1, Relaxed);
+        }
         let action: Arc<dyn Action> = primary.clone();
         if !self.guards.remove(index)? {
             self.system.core.free(line, &action)?;
