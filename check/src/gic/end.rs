@@ -2,6 +2,7 @@
 
 use super::beliefs;
 use super::harness::{self, EVENTS_MAX, FRAME_SPIS, LINES_MAX, LPIS};
+use super::pending;
 use super::source::Kind;
 use super::stack::GicStack;
 use crate::fullness::{check_free, check_lines};
@@ -60,6 +61,7 @@ pub(super) fn bind(stack: &Arc<GicStack>, shared: &[usize]) {
         }
         SimHal.delay_ns(LOOK_NS);
     }
+    pending::check(stack);
     stack.claim();
     // Freed lines are forgotten by now.
     check_lines(&stack.system.core, LINES_MAX as usize);

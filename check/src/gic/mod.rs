@@ -14,6 +14,7 @@ pub mod harness;
 mod lodgers;
 mod manage;
 mod misuse;
+mod pending;
 mod rig;
 mod silence;
 pub(crate) mod source;
@@ -71,6 +72,7 @@ const COMMON: &[&str] = &[
     "line: storm throttled",
     "line: trigger changed",
     "move: of an active line",
+    "pending: set and cleared by software",
     "refused: wrong operations",
     "tick: asked for and came",
     "stray: found, ended, disabled",
