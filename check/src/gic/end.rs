@@ -1,6 +1,7 @@
 //! The end of a history: every line is freed, nothing of it is left in the GIC, and every number can be used once more.
 
 use super::beliefs;
+use super::dropped;
 use super::harness::{self, EVENTS_MAX, FRAME_SPIS, LINES_MAX, LPIS};
 use super::pending;
 use super::source::Kind;
@@ -63,6 +64,9 @@ pub(super) fn bind(stack: &Arc<GicStack>, shared: &[usize]) {
     }
     pending::check(stack);
     stack.claim();
+    if stack.guards.any() {
+        dropped::check(stack);
+    }
     // Freed lines are forgotten by now.
     check_lines(&stack.system.core, LINES_MAX as usize);
 }

@@ -34,6 +34,11 @@ impl Guards {
         Self { guarded, held: (0..sources).map(|_| Mutex::default()).collect(), turns: AtomicU32::new(0) }
     }
 
+    /// True if some source may have guards.
+    pub(super) fn any(&self) -> bool {
+        self.guarded != 0
+    }
+
     fn held(&self, index: usize) -> MutexGuard<'_, Held> {
         self.held[index].lock().expect("one host thread")
     }

@@ -7,6 +7,7 @@ pub(crate) mod bells;
 mod bench;
 mod bringup;
 mod counters;
+mod dropped;
 mod end;
 mod fault;
 mod guards;
@@ -63,6 +64,7 @@ const COMMON: &[&str] = &[
     "gic: deactivated by another CPU",
     "gic: no interrupt to acknowledge",
     "guard: disabled and enabled",
+    "guard: dropped where nothing can be removed",
     "guard: of a line dropped before its handler's",
     "handler: did something to a line",
     "handler: no event",
