@@ -31,10 +31,12 @@ pub(super) fn benches(version: Version) -> Vec<Bench<GicStep>> {
     // The first message has a mask of its own device; the ITS masks the second.
     let maskless = (version == Version::V3).then(|| bench(version, "its-maskless", MASKLESS, 1));
     let wrap = (version == Version::V3).then(|| wrap(version));
+    let managed = (version == Version::V3).then(|| managed(version));
     let nmis = (version == Version::V3).then(|| nmi_neighbours(version));
     benches
         .chain(maskless)
         .chain(wrap)
+        .chain(managed)
         .chain(nmis)
         .chain([neighbours(version), private(version)])
         .collect()
@@ -47,6 +49,29 @@ fn wrap(version: Version) -> Bench<GicStep> {
     let there_and_back = [CPU_2, CPU_1].map(|cpus| GicStep::Move { source: 1, cpus });
     let before = bench.before.into_iter().chain(there_and_back.into_iter().cycle().take(MOVES_TO_THE_END)).collect();
     Bench { before, pairs: Some(Vec::new()), triples: Vec::new(), ..bench }
+}
+
+/// A managed line of CPU 1, which goes offline several times while its device sends. Its event moves with the CPU by commands of
+/// that alone, and back (`drivers/src/gic/its/mod.rs`). For faults of the ITS: what follows commands that it refused shows only when
+/// the CPU goes once more.
+fn managed(version: Version) -> Bench<GicStep> {
+    let set = "eoimode=0,messages_by=its,edges=0,levels=0,pins=0,messages=2,oneshot=0,managed=2";
+    let source = 1;
+    let offline = |ns| GicStep::Offline { cpu: 1, ns };
+    let operations = vec![
+        ("burst", GicStep::Burst { source, count: 200, depth: 2 }),
+        ("offline", offline(1_000)),
+        ("offline-again", offline(5_000)),
+        ("more", GicStep::Burst { source, count: 200, depth: 2 }),
+        ("offline-long", offline(10_000)),
+        ("offline-last", offline(2_000)),
+    ];
+    Bench {
+        operations,
+        pairs: Some(Vec::new()),
+        faults: "stalled-its",
+        ..Bench::new("its-managed", &knobs(version, set))
+    }
 }
 
 const MOVES_TO_THE_END: usize = 32;

@@ -62,6 +62,7 @@ pub(super) fn singles() -> Vec<Single<GicFault>> {
         next("message-late", GicFault::Late { source, ns: 3_000 }),
         next("level-stuck", GicFault::Sticks { source, ns: 2_000 }),
         next("stalled-its", GicFault::Stalls),
+        // Not more often: what is tried twice and then undone, by commands that are refused too, stays as it was.
         Single { kind: "stalled-its-twice", fault: GicFault::Stalls, strikes: Strikes::Times(2) },
         next("no-memory", GicFault::NoMemory),
         Single {
