@@ -49,8 +49,14 @@ impl Default for BlockConfig {
 
 /// Bytes of the configuration space, up to the number of queues.
 const CONFIG_BYTES: usize = layout::config::NUM_QUEUES as usize + 2;
-/// Event: a request ends. Argument: reset count and ticket.
-const DONE: u32 = 0;
+
+/// Events of the block device.
+pub mod code {
+    /// A request ends. Argument: reset count and ticket.
+    pub(super) const DONE: u32 = 0;
+    /// The device says from now on that it has so many sectors: [`crate::Machine::poke`]. What it stores stays.
+    pub const RESIZE: u32 = 1;
+}
 
 /// A block device.
 pub struct Block {
@@ -163,7 +169,7 @@ impl Block {
                 world.tell(|| Fact::Struck { source: world.me(), fault: "late request" });
             }
             let latency = world.jitter(self.config.latency) + self.late;
-            bus.schedule(latency, DONE, u64::from(self.epoch) << 32 | u64::from(ticket));
+            bus.schedule(latency, code::DONE, u64::from(self.epoch) << 32 | u64::from(ticket));
         }
     }
 }
@@ -206,8 +212,13 @@ impl Device for Block {
     }
 
     fn event(&mut self, bus: &mut Bus<'_, '_>, code: u32, arg: u64) {
-        if code == DONE && arg >> 32 == self.epoch.into() {
-            self.done(bus, arg as u32);
+        match code {
+            code::DONE if arg >> 32 == self.epoch.into() => self.done(bus, arg as u32),
+            code::RESIZE => {
+                self.config.sectors = arg;
+                bus.announce();
+            }
+            _ => {}
         }
     }
 

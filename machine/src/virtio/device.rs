@@ -115,10 +115,13 @@ impl<'w> Bus<'_, 'w> {
         self.wire.raise(self.world, self.common, Cause::Config);
     }
 
-    /// The configuration changes: the driver hears of it if it has started the device.
+    /// The configuration changes. The driver hears of it if it has started the device; until then only the generation tells
+    /// (VIRTIO 1.3, 2.5).
     pub(super) fn announce(&mut self) {
         if self.common.is_running() {
             self.config_changed();
+        } else {
+            self.common.config_generation = self.common.config_generation.wrapping_add(1);
         }
     }
 

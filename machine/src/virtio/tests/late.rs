@@ -81,3 +81,21 @@ fn a_bit_of_the_status_is_acknowledged_only_when_it_was_seen() {
     announce(&mut rig);
     assert_eq!(rig.read(0x60), 0, "no driver has started it");
 }
+
+/// VIRTIO 1.3, 2.5: the generation differs whenever fields may differ, also before a driver has started the device.
+#[test]
+fn a_new_size_is_a_new_generation() {
+    let mut rig = block(&[Trigger::Edge]);
+    let resize = |rig: &mut Rig, sectors| {
+        let (device, now) = (rig.device, rig.machine.now());
+        rig.machine.poke(device, now, crate::virtio::block::code::RESIZE, sectors);
+        rig.settle();
+    };
+    let generation = rig.read(0xfc);
+    resize(&mut rig, 0x3_0000_0500);
+    assert_eq!([0x100, 0x104, 0x60].map(|at| rig.read(at)), [0x500, 3, 0]);
+    rig.start(VERSION_1, 1);
+    resize(&mut rig, 0x100);
+    assert_eq!([0x100, 0x104, 0x60].map(|at| rig.read(at)), [0x100, 0, 2]);
+    assert_eq!(rig.read(0xfc), generation + 2);
+}
