@@ -1,6 +1,7 @@
 //! The accounts at the end: what the drivers say of their devices and of what they did is what the machine and the harness
 //! know. All is at rest.
 
+use super::changes::check_size;
 use super::rig::VirtioRig;
 use super::stack::{Bus, VirtioStack, Which};
 use crate::trials::same;
@@ -53,7 +54,8 @@ pub(super) fn before(stack: &VirtioStack) -> Before {
 fn disk(stack: &VirtioStack, built: Built, before: &Before, proof: u64) -> Result<(), String> {
     let disk = stack.load.disk().ok_or("the disk is not bound")?;
     let info = disk.info();
-    same("sectors, read-only", &(SECTORS, built.read_only), &(info.sectors, info.read_only()))?;
+    same("read-only", &built.read_only, &info.read_only())?;
+    check_size(info.sectors);
     // The machine's disk sets no limit: as many whole sectors as a length can say.
     same("longest transfer", &(u32::MAX / 512 * 512), &info.transfer_bytes_max)?;
     same("queues", &built.queues, &disk.queues())?;
@@ -74,7 +76,7 @@ fn disk(stack: &VirtioStack, built: Built, before: &Before, proof: u64) -> Resul
             return Err(format!("queue {queue} was notified {told} times for {proof} requests"));
         }
     }
-    let none = built.queues;
+    let (none, sectors) = (built.queues, info.sectors);
     same("no queue", &(0, None, None), &(disk.in_flight(none), disk.fault(none), disk.counters(none)))?;
     vectors(disk.vectors(), built.buses[0])?;
     let request = |op, sector, len_bytes| BlockRequest { tag: 0, op, sector, buffer: stack.load.page(), len_bytes };
@@ -83,9 +85,9 @@ fn disk(stack: &VirtioStack, built: Built, before: &Before, proof: u64) -> Resul
         (none, read(0, 512), Refusal::NotSupported),
         (0, read(0, 0), Refusal::Length(0)),
         (0, read(0, 513), Refusal::Length(513)),
-        (0, read(SECTORS, 512), Refusal::Range(SECTORS, SECTORS)),
-        (0, read(SECTORS - 1, 1024), Refusal::Range(SECTORS - 1, SECTORS)),
-        (0, read(u64::MAX, 512), Refusal::Range(u64::MAX, SECTORS)),
+        (0, read(sectors, 512), Refusal::Range(sectors, sectors)),
+        (0, read(sectors - 1, 1024), Refusal::Range(sectors - 1, sectors)),
+        (0, read(u64::MAX, 512), Refusal::Range(u64::MAX, sectors)),
         (0, request(BlockOp::Write, 0, 512), Refusal::NotSupported),
     ];
     for (queue, request, why) in refused {

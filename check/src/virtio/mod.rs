@@ -3,6 +3,7 @@
 
 mod bench;
 mod buffers;
+mod changes;
 mod end;
 mod load;
 mod manage;

@@ -1,11 +1,12 @@
 //! The machine, and the host's operations on it.
 
 use super::buffers::Buffers;
+use super::changes::Changes;
 use super::end::{self, Before, Built};
 use super::load::{Load, QUEUES_MAX};
 use super::stack::{BIND_GAP_NS, BINDS_MAX, Bus, Place, Tick, VirtioStack, Which, policy};
 use super::step::{VirtioFault, VirtioStep};
-use super::{manage, platform};
+use super::{changes, manage, platform};
 use crate::checkers::truth::marks::{self, Known};
 use crate::checkers::{self, Checker, beliefs::Promises};
 use crate::coverage::Coverage;
@@ -68,9 +69,8 @@ pub struct VirtioRig {
     faulty: bool,
     /// The last load begins with full queues.
     full: bool,
-    /// Changes of the configuration that each device announces while the load runs, and the time between them.
-    announcements: (u64, Ps),
-    /// When the last of them is announced, which may be after the load.
+    changes: Changes,
+    /// When the last change of the configuration is announced, which may be after the load.
     announced: Ps,
     comparable: bool,
     /// Packets lost with the rings of a driver that was unbound, by flow.
@@ -116,12 +116,6 @@ fn draw_packet_gap(knobs: &mut Knobs) -> Ps {
     Ps::from_ns(100 * knobs.number_with("packet_gap", 10..=1_000, 1_000, |draw| draw.time_ns(10, 1_000)))
 }
 
-/// How many changes of the configuration, and the time between them.
-fn draw_announcements(knobs: &mut Knobs) -> (u64, Ps) {
-    let count = knobs.number_with("announcements", 0..=100, 0, |draw| draw.time_ns(1, 100) - 1);
-    (count, Ps::from_ns(knobs.number("announce_ns", 500..=20_000)))
-}
-
 fn disk_config() -> BlockConfig {
     BlockConfig { sectors: end::SECTORS, queue_entries: 16, ..BlockConfig::default() }
 }
@@ -161,7 +155,7 @@ impl VirtioRig {
         let budget = knobs.number_with("budget", 4..=256, 256, |draw| draw.time_ns(4, 256)) as u32;
         let [packed, force_threads, full, read_only, is_posted, shares_lines, is_managed] =
             CHANCES.map(|(name, percent)| knobs.chance(name, percent));
-        let announcements = draw_announcements(knobs);
+        let changes = Changes::draw(knobs);
         let machine = MachineConfig { memory_bytes: 16 << 20, jitter_percent: 40, ..build.machine() };
         let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
         let options = Options { cpus, force_threads, gic, machine, ..Options::default() };
@@ -209,7 +203,7 @@ impl VirtioRig {
             exhausted: build.faults.contains(&VirtioFault::NoMemory),
             faulty: !build.faults.is_empty(),
             full,
-            announcements,
+            changes,
             announced: Ps(0),
             comparable: build.comparable,
             lost: vec![0; pairs.into()],
@@ -234,7 +228,7 @@ impl VirtioRig {
         self.poke_at(which, Ps(0), code, arg);
     }
 
-    fn poke_at(&mut self, which: Which, after: Ps, code: u32, arg: u64) {
+    pub(super) fn poke_at(&mut self, which: Which, after: Ps, code: u32, arg: u64) {
         let at = self.machine.now() + after;
         self.machine.poke(self.models[which as usize], at, code, arg);
     }
@@ -250,7 +244,7 @@ impl VirtioRig {
         if self.boot(move |stack| throttled(stack).is_none()) {
             return;
         }
-        self.announce(Ps(0));
+        changes::announce(self, Ps(0));
         self.boot(move |stack| {
             while let Some(until_ns) = throttled(stack) {
                 SimHal.delay_ns(until_ns.saturating_sub(SimHal.now_ns()) + rest::THROTTLE_LATE_NS);
@@ -261,11 +255,9 @@ impl VirtioRig {
         });
     }
 
-    /// Each device announces a change of its configuration.
-    fn announce(&mut self, after: Ps) {
-        [Which::Disk, Which::Network]
-            .into_iter()
-            .for_each(|which| self.poke_at(which, after, model::code::ANNOUNCE, 0));
+    /// Configurations change for so long from now on.
+    pub(super) fn changes_until(&mut self, after: Ps) {
+        self.announced = self.announced.max(self.machine.now() + after);
     }
 
     pub(super) fn with<D: Device, R>(&mut self, which: Which, look: impl Fn(&mut D) -> R) -> R {
@@ -301,6 +293,7 @@ impl Rig for VirtioRig {
     }
 
     fn bring_up(&mut self) {
+        self.changes.resize(self);
         let windows = self.machine.gic().expect("it was asked for");
         let (options, entry, mode) = (self.options.clone(), self.entry.clone(), self.mode);
         let places = (self.places, self.found.clone());
@@ -344,11 +337,7 @@ impl Rig for VirtioRig {
             let queues = stack.load.disk().map_or(1, |disk| disk.queues());
             (0..queues).for_each(|queue| stack.load.add(queue, load / u64::from(queues)));
         });
-        let (count, gap) = self.announcements;
-        for number in 1..=count {
-            self.announce(Ps(gap.0 * number));
-        }
-        self.announced = self.machine.now() + Ps(gap.0 * count);
+        self.changes.announce(self);
         // The host sends packets for as long as the load lasts: no two histories have the same.
         if !self.comparable {
             self.poke(Which::Network, net::code::FLOWS, 1);
@@ -432,7 +421,7 @@ impl Rig for VirtioRig {
             (0..queues).for_each(|queue| stack.load.add(queue, PROOF));
             (before, PROOF + filled)
         });
-        self.announce(Ps(0));
+        changes::announce(self, Ps(0));
         self.poke(Which::Network, net::code::FLOWS, 1);
         self.poke_at(Which::Network, PROOF_FLOWS, net::code::FLOWS, 0);
         self.boot(|_| SimHal.delay_ns(PROOF_FLOWS.as_ns() + 400_000));

@@ -1,5 +1,6 @@
 //! State that the machine's threads share: the system, a disk and a network, their lines.
 
+use super::changes::check_size;
 use super::load::{Load, QUEUES_MAX, Told};
 use super::network::{self, Reflector};
 use crate::checkers::acks;
@@ -307,6 +308,8 @@ impl VirtioStack {
             match self.try_bind(which, policy) {
                 Ok(()) => return,
                 Err(error) if self.load.exhausted && error.is_of_memory() => SimHal.delay_ns(BIND_GAP_NS),
+                // A CPU that is stopped again and again never reads a configuration that stands still.
+                Err(BindError::Virtio(VirtioError::ConfigUnstable(_))) => SimHal.delay_ns(BIND_GAP_NS),
                 Err(error) => violate("operations", format!("{error:?} at a binding, and no fault explains it")),
             }
         }
@@ -324,6 +327,7 @@ impl VirtioStack {
                 let config = BlockConfig { queues: QUEUES_MAX as u16, entries: super::load::ENTRIES as u16, policy };
                 let told = Arc::new(Told(Arc::downgrade(&self.load)));
                 let disk = Block::open(SimHal, transport, &config, told)?;
+                check_size(disk.info().sectors);
                 if let Err(error) = self.install(which, &place, table, disk.handlers(), disk.vectors().rung) {
                     disk.shut_down()?;
                     self.remove_lines(which);
