@@ -26,6 +26,7 @@ const ABOUT: &[(&str, &[&str], Focus)] = &[
     ),
     ("drivers/src/rdma", &["moderation"], of(&["rdma"], &[("pairs", "2")])),
     ("drivers/src/virtio/mmio.rs", &["virtio"], of(&["wires", "levels", "wires-queues", "levels-queues"], &[])),
+    ("drivers/src/virtio/net", &["virtio"], of(&["commands"], &[("beside", "20")])),
     ("drivers/src/virtio/pci.rs", &["virtio"], of(&["pci", "pci-queues"], &[("disk_bus", "pci"), ("net_bus", "pci")])),
     ("irq/src/poll", &["moderation"], of(&["polled"], &[])),
     ("irq/src/posted/limited", &["pc-posted"], of(&[], &[("limit_ns", "400")])),

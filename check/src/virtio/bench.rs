@@ -16,7 +16,24 @@ const BUSES: [(&str, &str); 3] = [
 /// Three CPUs, a disk of one queue and a network of one pair, with a few requests and packets.
 pub(super) fn benches() -> Vec<Bench<VirtioStep>> {
     let queues = BUSES.iter().map(|(name, set)| queues(name, set));
-    BUSES.iter().map(|(name, set)| bench(name, set)).chain(queues).collect()
+    BUSES.iter().map(|(name, set)| bench(name, set)).chain(queues).chain([commands()]).collect()
+}
+
+/// Two managers give the network commands at once.
+fn commands() -> Bench<VirtioStep> {
+    let machine = [
+        "cpus=3,disk_vectors=2,net_vectors=2,disk_policy=0,net_policy=0,queues=1,pairs=1,depth=2,load=20",
+        "latency_us=2,packet_gap=100,budget=16,threads=0",
+        BUSES[0].1,
+    ];
+    let ask = |queue| VirtioStep::Ask { queue, times: 1, ns: 50, both: false };
+    let operations = vec![
+        ("ask", ask(0)),
+        ("ask-other", ask(1)),
+        ("rebind-network", VirtioStep::Rebind { disk: false, policy: 1, ns: 100 }),
+    ];
+    let pairs = vec![["ask", "ask-other"], ["ask", "rebind-network"]];
+    Bench { operations, pairs: Some(pairs), ..Bench::new("commands", &machine) }
 }
 
 /// Two queues of one disk, reset by two managers.

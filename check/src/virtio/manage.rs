@@ -1,5 +1,6 @@
 //! Managers' steps on the stack.
 
+use super::ask;
 use super::stack::{VirtioStack, Which, policy};
 use super::step::VirtioStep;
 use crate::checkers::truth::marks;
@@ -13,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(super) fn apply(stack: &Arc<VirtioStack>, step: &VirtioStep) {
-    use VirtioStep::{Burst, Coalesce, Poll, Recover};
-    if !matches!(step, Burst { .. } | Coalesce { .. } | Poll { .. } | Recover { .. }) {
+    use VirtioStep::{Ask, Burst, Coalesce, Poll, Recover};
+    if !matches!(step, Ask { .. } | Burst { .. } | Coalesce { .. } | Poll { .. } | Recover { .. }) {
         marks::disturbed();
     }
     let cpus = stack.system.cpus;
@@ -44,6 +45,8 @@ pub(super) fn apply(stack: &Arc<VirtioStack>, step: &VirtioStep) {
         }
         VirtioStep::Rebind { disk, policy: number, ns } => rebind(stack, disk, number, ns),
         VirtioStep::Coalesce { packets, usecs } => coalesce(stack, packets, usecs),
+        VirtioStep::Ask { queue, times, ns, both: false } => ask::ask(stack, queue, times, ns),
+        VirtioStep::Ask { queue, times, ns, both: true } => ask::ask_both(stack, queue, times, ns),
         VirtioStep::Poll { queue } => {
             if let Some(disk) = stack.load.disk()
                 && disk.poll(stack.load.queue_of(&disk, queue)) > 0

@@ -1,6 +1,7 @@
 //! Virtio: a disk and a network on a machine with a GIC, over MMIO with one or several wires of either trigger, and over
 //! PCI with messages through an ITS.
 
+mod ask;
 mod bench;
 mod buffers;
 mod changes;
@@ -47,6 +48,7 @@ impl Subject for Virtio {
             "disk: a poll found requests",
             "disk: queue reset under load",
             "disk: unbound in flight and bound",
+            "network: a command found another under way",
             "network: an empty interrupt",
             "network: coalescing changed",
             "network: packets came before the re-arm",
@@ -64,6 +66,10 @@ impl Subject for Virtio {
 
     fn draw_step(&self, draw: &mut Draw) -> VirtioStep {
         VirtioStep::draw(draw)
+    }
+
+    fn draw_beside(&self, draw: &mut Draw) -> Option<VirtioStep> {
+        Some(VirtioStep::draw_beside(draw))
     }
 
     fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> VirtioFault {

@@ -49,6 +49,9 @@ pub(super) struct Place {
     pub(super) requester: u16,
 }
 
+/// Managers that may give the network commands at once: a device has at least so many transmit queues.
+pub(super) const ASKERS: usize = 2;
+
 /// If the device breaks its queues, the driver's own clock looks for requests older than this.
 const TIMEOUT_NS: u64 = 1_000_000;
 
@@ -112,6 +115,8 @@ pub struct VirtioStack {
     /// Queues of the disk that are being reset: several at once, each by one manager.
     resetting: [AtomicBool; QUEUES_MAX],
     pub(super) hotplug: AtomicBool,
+    /// Managers that give the network commands, each about a transmit queue of its own.
+    asking: [AtomicBool; ASKERS],
     /// The driver's clock must not look any more.
     pub(super) proving: AtomicBool,
     /// The network was bound again: packets were lost with its rings.
@@ -177,6 +182,7 @@ impl VirtioStack {
             busy: Default::default(),
             resetting: Default::default(),
             hotplug: AtomicBool::new(false),
+            asking: Default::default(),
             proving: AtomicBool::new(false),
             net_rebound: AtomicBool::new(false),
             freed: AtomicU64::new(0),
@@ -248,11 +254,21 @@ impl VirtioStack {
         }
     }
 
-    /// The right to bind or unbind a device, or to disable its lines. None while somebody has it, or resets one of its queues.
+    /// The right to bind or unbind a device, or to disable its lines. None while somebody has it, resets one of its queues, or
+    /// gives it commands.
     pub(super) fn own(&self, which: Which) -> Option<Claim<'_>> {
         let claimed = claim(&self.busy[which as usize])?;
-        let is_resetting = self.resetting.iter().any(|queue| queue.load(Relaxed));
-        (which == Which::Network || !is_resetting).then_some(claimed)
+        let others = match which {
+            Which::Disk => &self.resetting[..],
+            Which::Network => &self.asking[..],
+        };
+        (!others.iter().any(|other| other.load(Relaxed))).then_some(claimed)
+    }
+
+    /// The right to give the network commands about one of its queues.
+    pub(super) fn own_asker(&self, asker: usize) -> Option<Claim<'_>> {
+        let is_owned = self.busy[Which::Network as usize].load(Relaxed);
+        if is_owned { None } else { claim(&self.asking[asker]) }
     }
 
     fn own_queue(&self, queue: u16) -> Option<Claim<'_>> {

@@ -24,6 +24,8 @@ pub enum VirtioStep {
     Rebind { disk: bool, policy: u32, ns: u64 },
     /// The network device gathers packets.
     Coalesce { packets: u32, usecs: u32 },
+    /// Sets when one of two transmit queues notifies, and reads it back, so often; a helper may do so for the other meanwhile.
+    Ask { queue: u32, times: u32, ns: u64, both: bool },
     /// Looks for completions without an interrupt.
     Poll { queue: u32 },
     /// More requests for the disk.
@@ -48,6 +50,12 @@ impl VirtioStep {
             _ => Self::Burst { queue, count: draw.time_ns(1, 128) },
         }
     }
+
+    /// Drawn apart, so the others are what they were.
+    pub(super) fn draw_beside(draw: &mut Draw) -> Self {
+        let (queue, times) = (draw.below(64) as u32, draw.within(1..=12) as u32);
+        Self::Ask { queue, times, ns: draw.time_ns(20, 5_000), both: draw.percent(80) }
+    }
 }
 
 impl fmt::Display for VirtioStep {
@@ -64,6 +72,10 @@ impl fmt::Display for VirtioStep {
                 write!(f, "unbind the {what}, bind it after {ns} ns with mapping {policy}")
             }
             Self::Coalesce { packets, usecs } => write!(f, "the network gathers {packets} packets or {usecs} µs"),
+            Self::Ask { queue, times, ns, both } => {
+                let both = if *both { ", and another's meanwhile" } else { "" };
+                write!(f, "set and read a transmit queue's coalescing ({queue}) {times} times, every {ns} ns{both}")
+            }
             Self::Poll { queue } => write!(f, "poll the disk's queue {queue}"),
             Self::Burst { queue, count } => write!(f, "{count} more requests for the disk's queue {queue}"),
         }
