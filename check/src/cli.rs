@@ -23,8 +23,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const SEEDS_DEFAULT: u64 = 300;
 /// Spans of a failure's trace.
 pub(crate) const TRACE_SPANS_MAX: usize = 200_000;
-/// File of the trace, unless another is named.
-const TRACE: &str = "check-failure.trace.json";
+/// The file of a failure's trace, unless another is named.
+pub const TRACE: &str = "check-failure.trace.json";
 
 /// `campanile check`.
 ///
@@ -203,11 +203,22 @@ pub fn execute_with(
     if let Some(wanted) = &args.metamorphic {
         return metamorphic::execute(args, &chosen, recipe, wanted);
     }
+    if args.replay.is_none() {
+        refuse_numbers(&chosen, &recipe)?;
+    }
     match args.replay {
         Some(seed) => replay(args, &chosen, Recipe { seed, ..recipe }),
         None if args.guided.is_some() => guided::execute(args, &guided_of(args, chosen, recipe)),
         None => search(args, chosen, recipe, origin),
     }
+}
+
+/// Refuses a number that no machine can have before any history of a search runs: there it would be told as a finding.
+fn refuse_numbers(scenarios: &[&'static dyn Scenario], recipe: &Recipe) -> Result<(), CheckError> {
+    for scenario in scenarios.iter().filter(|_| !recipe.set.is_empty()) {
+        scenario.run(recipe).map_err(|error| CheckError::Input(format!("{}: {error}", scenario.name())))?;
+    }
+    Ok(())
 }
 
 fn choose(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Vec<&'static dyn Scenario>, CheckError> {
@@ -355,10 +366,7 @@ pub fn campaign(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result
     }
     let chosen = choose(args, scenarios)?;
     let recipe = recipe(args, &chosen)?;
-    // A number that no machine can have is refused before any history runs.
-    for scenario in chosen.iter().filter(|_| !recipe.set.is_empty()) {
-        scenario.run(&recipe).map_err(|error| CheckError::Input(error.to_string()))?;
-    }
+    refuse_numbers(&chosen, &recipe)?;
     Ok(campaign_of(args, chosen, recipe))
 }
 

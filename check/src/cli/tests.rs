@@ -23,6 +23,10 @@ fn what_is_wrong_is_named_with_what_would_be_valid() {
     assert!(refused("check --replay 1").contains("needs one --scenario"));
     assert!(refused("check --scenario pc-plain --replay 1 --keep x").contains("numbers of events"));
     assert!(refused("check --scenario pc-plain --replay 1 --set cpus=99").contains("1 to 8"));
+    // In a search too, which would tell it as a finding of a history.
+    for line in ["check --scenario pc-plain --set cpus=0", "check --scenario pc-plain --guided --set cpus=0"] {
+        assert!(refused(line).contains("pc-plain: --set cpus=0: valid is 1 to 8"), "{line}");
+    }
     assert!(refused("check --single-faults its/fire").contains("or a part: aborts/"));
     assert!(refused("check --scenario pc-plain --replay 1 --reseed cpu=1").contains("valid is PART=SEED"));
     assert!(refused("check --scenario pc-plain --replay 1 --at 4").contains("--at 4: valid is NUMBER=NS"));
