@@ -52,6 +52,11 @@ impl AtomicFile {
         self.path == Path::new(STANDARD_OUTPUT)
     }
 
+    /// True if it is a regular file, and no pipe, terminal or device.
+    pub fn is_regular(&self) -> bool {
+        self.beside.is_some()
+    }
+
     /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path

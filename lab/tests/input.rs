@@ -40,6 +40,26 @@ fn an_output_that_cannot_be_written_ends_with_2_before_the_run() {
 }
 
 #[test]
+fn a_manifest_or_a_search_that_cannot_be_written_ends_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("out.json.manifest.json")).unwrap();
+    // None of them would end soon.
+    let cases: [(&[&str], &str); 4] = [
+        (&["bench", "--json", "out.json"], "--json: `out.json.manifest.json` is a folder; "),
+        (&["reproduce", "--json", "out.json"], "--json: `out.json.manifest.json` is a folder; "),
+        (&["check", "--minutes", "60", "--json", "missing/x"], "--json: `missing/x` cannot be written ("),
+        (&["check", "--minutes", "60", "--trace", "missing/x"], "--trace: `missing/x` cannot be written ("),
+    ];
+    for (arguments, message) in cases {
+        let output = campanile(folder.path(), arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.starts_with(&format!("campanile: {message}")), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn every_command_refuses_what_it_does_not_know() {
     let cases: [(&[&str], &str); 4] = [
         (&["run", "emr-4-drives", "--set", "fabric.dispatch=-5ns"], "--set: fabric.dispatch: `-5ns` is negative; "),

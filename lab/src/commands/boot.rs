@@ -1,6 +1,6 @@
 //! `campanile boot`.
 
-use super::{ended, output, stop_flag, takes_standard_output, write_list};
+use super::{ended, output_of_list, stop_flag, takes_standard_output, write_list};
 use crate::atomic_file::AtomicFile;
 use crate::cli::{self, BootArgs, Failure};
 use crate::input::{InputError, Place, Problem};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 pub(super) fn boot(args: &BootArgs, arguments: &[String]) -> Result<(), Failure> {
     let selection = selection(args)?;
-    let json = output("--json", args.json.as_deref())?;
+    let json = output_of_list(args.json.as_deref())?;
     let tables = args.table.as_deref().map(Tables::of).transpose()?;
     let stop = stop_flag()?;
     let campanile = std::env::current_exe().map_err(|error| Failure::Run(error.into()))?;

@@ -1,7 +1,7 @@
 //! `campanile check`: the search itself is in the room `check`.
 
 use super::answer::{other, parse};
-use super::ended;
+use super::{ended, output};
 use crate::cli::{Command, Failure};
 use crate::inputs::Read;
 use crate::interrupt::StopFlag;
@@ -10,13 +10,24 @@ use ::check::campaign::{self, Campaign, Length, Part, Summary};
 pub use ::check::cli::Answer;
 use ::check::cli::{self, CheckArgs, execute_with};
 use ::check::scenarios;
+use std::path::Path;
 
 pub(super) fn check(args: &CheckArgs, arguments: &[String]) -> Result<(), Failure> {
+    refuse_outputs(args)?;
     let origin = |first_seed| origin(arguments, first_seed);
     match execute_with(args, scenarios::all(), origin).map_err(Failure::Check)? {
         0 => Ok(()),
         code => Err(Failure::Found(code)),
     }
+}
+
+/// Refuses outputs that cannot be written before the search, which writes them at its end.
+fn refuse_outputs(args: &CheckArgs) -> Result<(), Failure> {
+    output("--json", args.json.as_deref())?;
+    // The default is written for a failure alone, and no reason to refuse a search in a folder that is read-only.
+    let trace = Some(args.trace.as_path()).filter(|path| *path != Path::new(cli::TRACE));
+    output("--trace", trace)?;
+    Ok(())
 }
 
 fn origin(arguments: &[String], first_seed: u64) -> Option<serde_json::Value> {

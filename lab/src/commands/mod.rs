@@ -74,7 +74,7 @@ fn dispatch(command: &Command, arguments: &[String]) -> Result<(), Failure> {
 fn irqs(args: &IrqsArgs, arguments: &[String]) -> Result<(), Failure> {
     let (planned, read) = inputs::noted(Given::default(), || args.experiment.request().plan());
     let plan = planned?;
-    let json = output("--json", args.json.as_deref())?;
+    let json = output_of_list(args.json.as_deref())?;
     announce(&plan);
     let lines = crate::run::lines(&plan.trials()[0]).map_err(failed)?;
     if !takes_standard_output(json.as_ref()) {
@@ -101,6 +101,21 @@ fn announce(plan: &Plan) {
 /// Opens the output that an option names. An output that cannot be written is refused now, before the run.
 fn output(option: &str, path: Option<&Path>) -> Result<Option<AtomicFile>, InputError> {
     path.map(|path| AtomicFile::prepare(option, path)).transpose()
+}
+
+/// Opens the output `--json` of a list, whose manifest goes into a file beside it; see [`write_list`].
+fn output_of_list(path: Option<&Path>) -> Result<Option<AtomicFile>, InputError> {
+    let file = output("--json", path)?;
+    if let Some(file) = file.as_ref().filter(|file| file.is_regular()) {
+        manifest_beside(file.path())?;
+    }
+    Ok(file)
+}
+
+fn manifest_beside(path: &Path) -> Result<AtomicFile, InputError> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".manifest.json");
+    AtomicFile::prepare("--json", Path::new(&beside))
 }
 
 /// Writes an output that was asked for.
@@ -131,14 +146,9 @@ fn table<T: Serialize>(manifest: Manifest, result: &T) -> String {
 /// `FILE.manifest.json`. Standard output and other files that are no regular ones have none.
 fn write_list(output: Option<AtomicFile>, manifest: &Manifest, text: impl FnOnce() -> String) -> Result<(), Failure> {
     let Some(file) = output else { return Ok(()) };
-    let path = file.path().to_owned();
+    let beside = if file.is_regular() { Some(manifest_beside(file.path())?) } else { None };
     file.commit(text().as_bytes())?;
-    if path.is_file() {
-        let mut beside = path.into_os_string();
-        beside.push(".manifest.json");
-        AtomicFile::prepare("--json", Path::new(&beside))?.commit(manifest.text().as_bytes())?;
-    }
-    Ok(())
+    beside.map_or(Ok(()), |beside| Ok(beside.commit(manifest.text().as_bytes())?))
 }
 
 /// True if an output takes the place of the table.

@@ -1,6 +1,6 @@
 //! `campanile reproduce`.
 
-use super::{ended, output, stop_flag, takes_standard_output, write, write_list};
+use super::{ended, output, output_of_list, stop_flag, takes_standard_output, write, write_list};
 use crate::calibrate::{self, Carried};
 use crate::cli::{self, Failure, ReproduceArgs};
 use crate::input::InputError;
@@ -15,7 +15,7 @@ use crate::{published, report};
 pub(super) fn reproduce(args: &ReproduceArgs, arguments: &[String]) -> Result<(), Failure> {
     let (rows, mut read) = inputs::noted(Given::default(), || asked(args));
     let (all, rows) = rows?;
-    let json = output("--json", args.json.as_deref())?;
+    let json = output_of_list(args.json.as_deref())?;
     let html = output("--html", args.html.as_deref())?;
     let needed = needed(&all, &rows, args.intervals)?;
     let (plans, of_plans) = inputs::noted(Given::default(), || rows_of::plans(&needed));
