@@ -1,6 +1,7 @@
 //! The origin of input, and the errors in it.
 
 use crate::inputs;
+use std::borrow::Cow;
 use std::fmt;
 use std::io::Read as _;
 
@@ -158,13 +159,13 @@ impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.place)?;
         if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
+            write!(f, "{}: ", visible(&self.key))?;
         }
         match &*self.problem {
-            Problem::Io(text) | Problem::Syntax(text) => f.write_str(text),
+            Problem::Io(text) | Problem::Syntax(text) => f.write_str(&visible(text)),
             Problem::UnknownKey { valid } => write!(f, "the name is unknown; valid: {}", valid.join(", ")),
             Problem::Missing { valid } => write!(f, "must be given; valid: {valid}"),
-            Problem::Value { value, why, valid } => write!(f, "`{value}` {why}; valid: {valid}"),
+            Problem::Value { value, why, valid } => write!(f, "`{}` {why}; valid: {valid}", visible(value)),
         }
     }
 }
@@ -184,8 +185,25 @@ pub struct Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.place, self.key, self.meaning)
+        write!(f, "{}: {}: {}", self.place, visible(&self.key), visible(&self.meaning))
     }
+}
+
+/// A text whose characters can all be told apart: blanks beyond ASCII's, marks without a width and control characters stand as
+/// `<U+00A0>`. Word processors and pages of the web put them where nobody sees them.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let one = |c: char| if is_hidden(c) { format!("<U+{:04X}>", u32::from(c)) } else { c.to_string() };
+    Cow::Owned(text.chars().map(one).collect())
+}
+
+fn is_hidden(c: char) -> bool {
+    // Soft hyphen, joiners and directions, and the byte order mark.
+    let is_without_width = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{feff}');
+    let is_blank = c.is_whitespace() && !c.is_ascii();
+    is_blank || is_without_width || c.is_control() && !matches!(c, '\n' | '\t')
 }
 
 /// The names of `valid` that resemble `given`, at most three. When none is near: all of them, or their number.
@@ -227,6 +245,16 @@ mod tests {
         let error =
             InputError::value(&Place::line("a.toml", 3), "cpus", -1, "is negative", "a whole number from 1 to 1024");
         assert_eq!(error.to_string(), "a.toml:3: cpus: `-1` is negative; valid: a whole number from 1 to 1024");
+    }
+
+    #[test]
+    fn what_nobody_sees_is_shown() {
+        let error = InputError::value(&Place::line("a.fio", 2), "rw", "read\u{a0}", "is none", "read");
+        assert_eq!(error.to_string(), "a.fio:2: rw: `read<U+00A0>` is none; valid: read");
+        let error = InputError::unknown(&Place::option("--set"), "cpu.eoi\u{200b}", ["cpu.eoi"]);
+        assert_eq!(error.to_string(), "--set: cpu.eoi<U+200B>: the name is unknown; valid: cpu.eoi");
+        assert!(matches!(visible("a b\tß\n"), Cow::Borrowed(_)));
+        assert_eq!(visible("a\u{1b}[0m"), "a<U+001B>[0m");
     }
 
     #[test]

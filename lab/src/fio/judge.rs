@@ -1,5 +1,6 @@
 //! What each option of a job file is here: honoured, without effect, told, or refused. All findings, not the first only.
 
+use super::lines::is_blank;
 use super::options::{self, FioOption, Meaning};
 use super::{Entry, Section};
 use crate::input::{InputError, Problem, Warning};
@@ -86,7 +87,7 @@ impl<'a> Context<'a> {
 
 /// The engine that a value of `ioengine` names.
 pub fn engine_name(text: &str) -> &str {
-    match text.split(':').next().unwrap_or_default().trim() {
+    match text.split(':').next().unwrap_or_default().trim_matches(is_blank) {
         name if name.starts_with("linuxaio") || name.starts_with("aio") => "libaio",
         name => name,
     }

@@ -13,6 +13,11 @@ const INCLUDES_MAX: u32 = 1000;
 /// The longest line that fio reads as one.
 const LINE_BYTES_MAX: usize = 8190;
 
+/// What fio takes for a blank: the C library's `isspace`, of ASCII alone. A no-break space is a letter to it.
+pub(super) fn is_blank(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\u{b}'
+}
+
 /// One option of a section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -89,7 +94,7 @@ impl Reader<'_> {
         }
         let text = String::from_utf8_lossy(&bytes[..end]);
         let text = text.trim_end_matches(|c: char| c.is_ascii_whitespace() || c.is_ascii_control());
-        let line = text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\u{b}');
+        let line = text.trim_start_matches(is_blank);
         if line.is_empty() {
             return Ok(());
         }
@@ -114,7 +119,7 @@ impl Reader<'_> {
             return syntax(place, "an option before the first [section]");
         }
         match line.strip_prefix("include") {
-            Some(path) => self.included(place, path.get(1..).unwrap_or_default().trim(), depth),
+            Some(path) => self.included(place, path.get(1..).unwrap_or_default().trim_matches(is_blank), depth),
             None => {
                 let entry = entry(line, place.clone())?;
                 self.sections.last_mut().expect("there is one").entries.push(entry);
@@ -145,15 +150,15 @@ impl Reader<'_> {
 
 fn entry(line: &str, place: Place) -> Result<Entry, InputError> {
     let (name, value) = match line.split_once('=') {
-        Some((name, value)) => (name.trim_end(), Some(value)),
+        Some((name, value)) => (name.trim_end_matches(is_blank), Some(value)),
         None => (line, None),
     };
-    if name.is_empty() || name.contains(char::is_whitespace) {
+    if name.is_empty() || name.contains(is_blank) {
         let why = format!("`{line}` is neither name=value nor a name");
         return Err(InputError::new(&place, "", Problem::Syntax(why)));
     }
     let value = value.unwrap_or_default();
-    let text = value.trim_start();
+    let text = value.trim_start_matches(is_blank);
     // fio compares a word with its blanks, and finds no such value.
     let is_literal = |name: &str| {
         let is_words = options::find(name).is_some_and(|option| matches!(option.kind, ValueKind::Values(_)));

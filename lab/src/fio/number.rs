@@ -1,6 +1,7 @@
 //! Numbers as fio reads them: the C library's habits, units of bytes and time, expressions in parentheses.
 
 use super::expression;
+use super::lines::is_blank;
 
 /// The longest text of a floating-point number that is looked at.
 const FLOAT_BYTES_MAX: usize = 64;
@@ -59,7 +60,7 @@ impl Number {
 /// The C library's whole number at the start of `text` (hexadecimal if `text` has a `0x`), and what follows it. A number
 /// beyond 64 bits is none.
 pub(super) fn integer(text: &str) -> Option<(i64, &str)> {
-    let trimmed = text.trim_start();
+    let trimmed = text.trim_start_matches(is_blank);
     let (sign, digits) = match trimmed.as_bytes().first() {
         Some(b'-') => (-1i64, &trimmed[1..]),
         Some(b'+') => (1, &trimmed[1..]),
@@ -75,7 +76,7 @@ pub(super) fn integer(text: &str) -> Option<(i64, &str)> {
 
 /// The C library's floating-point number at the start of `text`.
 pub(super) fn float(text: &str) -> Option<f64> {
-    let text = text.trim_start();
+    let text = text.trim_start_matches(is_blank);
     let ends = (1..=text.len().min(FLOAT_BYTES_MAX)).rev().filter(|&end| text.is_char_boundary(end));
     ends.map(|end| &text[..end]).find_map(|start| {
         let last = start.as_bytes()[start.len() - 1];

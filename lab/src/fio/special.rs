@@ -1,6 +1,7 @@
 //! Values with a grammar of their own: what fio checks in them when it reads a file.
 
 use super::kind::Wrong;
+use super::lines::is_blank;
 use super::number::{Number, Unit, float, integer};
 
 /// The most entries of a list of sizes that fio keeps.
@@ -29,7 +30,7 @@ pub(super) fn check(name: &str, text: &str, kb_base: u64) -> Result<Vec<String>,
 
 /// The leading whole number of a text, 0 without one: the C library's `atoi`.
 pub(super) fn leading(text: &str) -> i64 {
-    let text = text.trim_start();
+    let text = text.trim_start_matches(is_blank);
     let is_part = |(at, c): &(usize, char)| c.is_ascii_digit() || (*at == 0 && matches!(c, '+' | '-'));
     let end = text.char_indices().take_while(is_part).last().map_or(0, |(at, _)| at + 1);
     text[..end].parse().unwrap_or(0)
@@ -40,10 +41,10 @@ fn odd_nth(word: &str, nth: &str) -> Option<String> {
     let number = leading(nth);
     match word.starts_with("rand") {
         true if number as u32 == 0 => {
-            Some(format!("fio reads `{}` as 0: no offset is random, each follows the last", nth.trim()))
+            Some(format!("fio reads `{}` as 0: no offset is random, each follows the last", nth.trim_matches(is_blank)))
         }
-        true if nth.trim().bytes().any(|c| !c.is_ascii_digit()) => {
-            Some(format!("fio reads `{}` as {number}", nth.trim()))
+        true if nth.trim_matches(is_blank).bytes().any(|c| !c.is_ascii_digit()) => {
+            Some(format!("fio reads `{}` as {number}", nth.trim_matches(is_blank)))
         }
         _ => None,
     }
@@ -55,7 +56,7 @@ fn odd_cpus(text: &str) -> Option<String> {
         let (first, last) = item.split_once('-').unwrap_or((item, item));
         [first, last].iter().all(|end| !end.is_empty() && end.bytes().all(|c| c.is_ascii_digit()))
     };
-    let is_plain = text.trim().split(',').all(is_part);
+    let is_plain = text.trim_matches(is_blank).split(',').all(is_part);
     (!is_plain).then(|| "fio reads the leading digits of each part, up to the first empty part".into())
 }
 
@@ -63,9 +64,9 @@ fn odd_cpus(text: &str) -> Option<String> {
 fn odd_limit(name: &str, limit: &str) -> Option<String> {
     let (number, rest) = limit.split_once('%').unwrap_or((limit, ""));
     if !limit.contains('%') && name.starts_with("bw") {
-        return Number::read(limit.trim(), Unit::Bytes, 1024).ok()?.odd;
+        return Number::read(limit.trim_matches(is_blank), Unit::Bytes, 1024).ok()?.odd;
     }
-    let is_plain = number.trim().bytes().all(|c| c.is_ascii_digit() || c == b'.') && rest.is_empty();
+    let is_plain = number.trim_matches(is_blank).bytes().all(|c| c.is_ascii_digit() || c == b'.') && rest.is_empty();
     (!is_plain).then(|| format!("fio reads the number at the start of `{limit}` alone"))
 }
 
@@ -101,7 +102,7 @@ fn refusal(name: &str, text: &str, kb_base: u64) -> Result<(), Wrong> {
 /// fio refuses the text: why, and what is valid.
 pub(super) fn splits(text: &str, kb_base: u64) -> Result<[Split; 3], Doubt> {
     let valid = "sizes and percentages such as 4k/60:8k/40";
-    let mut parts = text.trim().splitn(3, ',');
+    let mut parts = text.trim_matches(is_blank).splitn(3, ',');
     let reads = split(parts.next().unwrap_or_default(), kb_base).map_err(|why| (why, valid))?;
     let writes = parts.next().map_or(Ok(reads.clone()), |part| split(part, kb_base)).map_err(|why| (why, valid))?;
     let trims = parts.next().map_or(Ok(writes.clone()), |part| split(part, kb_base)).map_err(|why| (why, valid))?;
@@ -157,7 +158,7 @@ fn distribution(text: &str, kb_base: u64) -> Result<(), Doubt> {
 /// `60/10:40/90`: the accesses' percentage, then the zone's percentage or size, for up to three directions.
 fn zones(text: &str, is_absolute: bool, kb_base: u64) -> Result<(), Doubt> {
     let valid = "shares of accesses and of the space such as zoned:60/10:40/90, the accesses adding up to 100";
-    for part in text.trim().splitn(3, ',') {
+    for part in text.trim_matches(is_blank).splitn(3, ',') {
         let (mut accesses, mut space, mut count) = (0i64, 0i64, 0);
         for entry in part.split(':').take_while(|entry| !entry.is_empty()) {
             let (access, size) = entry.split_once('/').map_or((entry, None), |(access, size)| (access, Some(size)));
@@ -184,7 +185,7 @@ fn steady_state(text: &str, kb_base: u64) -> Result<(), Doubt> {
     let is_number = match limit.split_once('%') {
         Some((percent, _)) => float(percent).is_some(),
         None if name.starts_with("iops") => float(limit).is_some(),
-        None => Number::read(limit.trim(), Unit::Bytes, kb_base).is_ok(),
+        None => Number::read(limit.trim_matches(is_blank), Unit::Bytes, kb_base).is_ok(),
     };
     if is_number { Ok(()) } else { Err(("has a limit that is no number", valid)) }
 }
@@ -239,7 +240,7 @@ fn pattern_number(text: &str) -> Option<&str> {
 /// `4k/50:8k/30/2/5`: size, percentage, class and level.
 fn priorities(text: &str, kb_base: u64) -> Result<(), Doubt> {
     let valid = "sizes and percentages such as 4k/50, or 4k/50/2/5 with a class and a level";
-    for part in text.trim().splitn(3, ',') {
+    for part in text.trim_matches(is_blank).splitn(3, ',') {
         for entry in part.split(':').take_while(|entry| !entry.is_empty()) {
             let words: Vec<&str> = entry.split('/').collect();
             Number::read(words[0], Unit::Bytes, kb_base).map_err(|why| (why, valid))?;
@@ -274,7 +275,8 @@ fn ignored_errors(text: &str) -> Result<(), Doubt> {
         true => NAMES.split_whitespace().any(|name| name == error),
         false => integer(error).is_some_and(|(number, _)| number != 0),
     };
-    let kinds = text.trim().split(',').flat_map(|kind| kind.split(':').take_while(|error| !error.is_empty()));
+    let kinds =
+        text.trim_matches(is_blank).split(',').flat_map(|kind| kind.split(':').take_while(|error| !error.is_empty()));
     if kinds.into_iter().all(is_known) { Ok(()) } else { Err(("has an error that fio does not know", valid)) }
 }
 

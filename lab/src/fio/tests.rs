@@ -50,6 +50,21 @@ fn a_polled_job_and_a_batched_one_are_read() {
 }
 
 #[test]
+fn a_no_break_space_is_no_blank() {
+    // As fio 3.33 judges each line.
+    for refused in
+        ["rw=read\u{a0}", "rw=\u{a0}read", "\u{a0}rw=read", "rw\u{a0}=read", "iodepth=\u{a0}4", "time_based\u{a0}"]
+    {
+        let error = with(refused).unwrap_err();
+        assert!(error.starts_with("j.fio:5: ") && error.contains("<U+00A0>"), "{refused:?}: {error}");
+    }
+    for taken in ["iodepth=4\u{a0}", "bs=4k\u{a0}", "direct=1\u{a0}"] {
+        let (jobs, _) = with(taken).unwrap_or_else(|error| panic!("{taken:?}: {error}"));
+        assert_eq!(jobs[0].block_bytes, 4096, "{taken:?}");
+    }
+}
+
+#[test]
 fn globals_hold_for_the_jobs_below_and_later_values_win() {
     let text = "# a comment\n[globals]\ndirect=1\nioengine=libaio ; inline\niodepth=2\n\
                 [a]\nfilename=x\niodepth=4\n[global]\niodepth=8\nbs=8k\n[b]\nfilename=y\n";

@@ -1,6 +1,7 @@
 //! How fio writes numbers, sizes, times, booleans and CPU lists.
 
 use super::Entry;
+use super::lines::is_blank;
 use super::number::{Number, Unit, integer};
 use crate::input::InputError;
 use hal::{CpuId, CpuSet};
@@ -79,7 +80,7 @@ impl Entry {
             None => Err(wrong("is no list of CPUs")),
         };
         let mut set = CpuSet::new();
-        for item in self.text(&valid)?.trim().split(',').take_while(|item| !item.is_empty()) {
+        for item in self.text(&valid)?.trim_matches(is_blank).split(',').take_while(|item| !item.is_empty()) {
             let mut ends = item.split('-').take_while(|end| !end.is_empty());
             let first = number(ends.next().unwrap_or_default())?;
             let last = ends.last().map_or(Ok(first), number)?;

@@ -2,6 +2,7 @@
 
 use super::Options;
 use super::values::{self, Parts};
+use crate::fio::lines::is_blank;
 use crate::fio::number::float;
 use crate::fio::{Entry, special};
 use crate::input::InputError;
@@ -229,7 +230,7 @@ impl Options<'_> {
     /// Bytes, or per cent.
     fn amount(&self, entry: &Entry) -> Result<Amount, InputError> {
         // What follows the sign does not matter, as in fio.
-        match entry.setting.text.trim().split_once('%') {
+        match entry.setting.text.trim_matches(is_blank).split_once('%') {
             Some((percent, _)) => {
                 let part = values::part(entry, percent);
                 // More than the whole is nearly 2^64 bytes in fio: a size without a limit, a place behind every end.

@@ -1,13 +1,14 @@
 //! Values with parts: by direction, ranges, splits, zones.
 
 use crate::fio::Entry;
+use crate::fio::lines::is_blank;
 use crate::input::InputError;
 use crate::kinds::storage::load::Sizes;
 use crate::setting::Setting;
 
 /// A part of an entry's value as an entry of its own, for the readers of values and their errors.
 pub(super) fn part(entry: &Entry, text: &str) -> Entry {
-    Entry { setting: Setting { text: text.trim().to_owned(), ..entry.setting.clone() }, bare: false }
+    Entry { setting: Setting { text: text.trim_matches(is_blank).to_owned(), ..entry.setting.clone() }, bare: false }
 }
 
 /// The parts of a value: for reads, writes and trims.
@@ -19,7 +20,7 @@ pub(super) struct Parts<'a> {
 impl<'a> Parts<'a> {
     /// The parts between commas.
     pub(super) fn of(entry: &'a Entry) -> Self {
-        Self { entry, texts: entry.setting.text.split(',').map(str::trim).collect() }
+        Self { entry, texts: entry.setting.text.split(',').map(|text| text.trim_matches(is_blank)).collect() }
     }
 
     /// The parts of a list of numbers, which fio also divides at a `:` or a `-` once no comma follows.
@@ -32,10 +33,10 @@ impl<'a> Parts<'a> {
             false => text.find(',').or_else(|| text.find(':')).or_else(|| text.find('-').filter(|&end| end > 0)),
         };
         while let Some(end) = end_of(rest) {
-            texts.push(rest[..end].trim());
+            texts.push(rest[..end].trim_matches(is_blank));
             rest = &rest[end + 1..];
         }
-        texts.push(rest.trim());
+        texts.push(rest.trim_matches(is_blank));
         Self { entry, texts }
     }
 
@@ -132,7 +133,7 @@ pub(super) fn zones(
     let parts: Vec<(&str, &str)> =
         entry.setting.text.split(':').map(|item| item.split_once('/').unwrap_or((item, ""))).collect();
     let shares = shares(entry, &parts.iter().map(|(share, _)| *share).collect::<Vec<_>>())?;
-    let size = |(_, size): &(&str, &str)| match size.trim() {
+    let size = |(_, size): &(&str, &str)| match size.trim_matches(is_blank) {
         "" => Ok(None),
         size => read(&part(entry, size)).map(Some),
     };
@@ -146,7 +147,7 @@ pub(super) fn zones(
 /// Shares in per cent; empty texts have the rest evenly.
 fn shares(entry: &Entry, texts: &[&str]) -> Result<Vec<u8>, InputError> {
     let valid = "sizes with shares of 100 per cent together: 4k/60:8k/40";
-    let read = |text: &&str| match text.trim() {
+    let read = |text: &&str| match text.trim_matches(is_blank) {
         "" => Ok(None),
         text => part(entry, text).number(0..=100, 1024).map(|share| Some(share as u32)),
     };
