@@ -2,9 +2,9 @@
 
 use crate::fio_json::FioOutput;
 use crate::links::Links;
+use crate::packed::Packing;
 use crate::tarred::tar;
 use crate::zipped;
-use flate2::read::MultiGzDecoder;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
@@ -33,7 +33,7 @@ impl Limits {
 pub enum ArchiveError {
     /// The system's error.
     Io(io::Error),
-    /// It is neither a folder, nor a tar archive, plain or with gzip, nor a zip archive.
+    /// It is neither a folder, nor a tar archive, plain or compressed, nor a zip archive.
     NoArchive,
     /// It is an archive without a file that can be read: why.
     Unreadable(String),
@@ -52,7 +52,7 @@ impl fmt::Display for ArchiveError {
             Self::Packed(with) => {
                 write!(
                     f,
-                    "is packed with {with}, which is not read; unpack it and give the folder, or pack it as .tar.gz or .zip"
+                    "is packed with {with}, which is not read; unpack it and give the folder, or pack it as .tar.gz, .tar.xz, .tar.zst or .zip"
                 )
             }
             Self::NoArchive => f.write_str("is neither a folder nor a tar archive"),
@@ -72,9 +72,7 @@ impl From<io::Error> for ArchiveError {
 }
 
 /// How files of other packers begin. Sources: the formats' own descriptions.
-const PACKED: [(&[u8], &str); 8] = [
-    (b"\xfd7zXZ\0", "xz"),
-    (b"(\xb5/\xfd", "zstd"),
+const PACKED: [(&[u8], &str); 6] = [
     (b"BZh", "bzip2"),
     (b"7z\xbc\xaf\x27\x1c", "7z"),
     (b"\x04\x22\x4d\x18", "lz4"),
@@ -126,7 +124,8 @@ impl From<Files> for Contents {
     }
 }
 
-/// Reads a folder, a tar archive, or a single output of fio's; the latter two may be compressed with gzip. Or a zip archive.
+/// Reads a folder, a tar archive, or a single output of fio's; the latter two may be compressed with gzip, xz or zstd. Or a zip
+/// archive.
 ///
 /// # Errors
 /// It cannot be read at all, or exceeds a limit. A damaged end is a note.
@@ -136,46 +135,53 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Contents, ArchiveError> {
         folder(path, path, limits, 0, &mut contents)?;
         return Ok(contents);
     }
-    let mut file = std::fs::File::open(path)?;
     let mut magic = Vec::new();
-    file.by_ref().take(8).read_to_end(&mut magic)?;
+    std::fs::File::open(path)?.take(8).read_to_end(&mut magic)?;
     if let Some((_, with)) = PACKED.iter().find(|(start, _)| magic.starts_with(start)) {
         return Err(ArchiveError::Packed(with));
     }
-    let is_gzip = magic.starts_with(&[0x1f, 0x8b]);
     let file = std::fs::File::open(path)?;
     if magic.starts_with(zipped::MAGIC) {
         return zipped::zip(file, limits);
     }
-    // Headers count too: an archive of nothing but headers must end as well.
-    let most = limits.total_bytes + limits.files as u64 * 2048;
-    let found = if is_gzip { tar(MultiGzDecoder::new(file).take(most), limits) } else { tar(file.take(most), limits) };
-    match found {
-        Err(ArchiveError::NoArchive | ArchiveError::Io(_)) => lone(path, is_gzip, limits).map_or(found, Ok),
+    let packing = Packing::of(&magic);
+    match unpacked(packing, file, limits) {
+        found @ Err(ArchiveError::NoArchive | ArchiveError::Io(_)) => lone(path, packing, limits).map_or(found, Ok),
         found => found,
     }
 }
 
+/// Reads a tar archive that may be compressed.
+fn unpacked(packing: Packing, file: impl Read, limits: &Limits) -> Result<Contents, ArchiveError> {
+    // Headers count too: an archive of nothing but headers must end as well.
+    let most = limits.total_bytes + limits.files as u64 * 2048;
+    let mut content = packing.reader(file).take(most);
+    let mut head = Vec::new();
+    content.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| packing.wrong(error))?;
+    tar(head.chain(content), limits)
+}
+
+/// A tar archive's first header.
+const HEAD_BYTES: u64 = 512;
+
 /// A single output of fio's, in place of an archive.
-fn lone(path: &Path, is_gzip: bool, limits: &Limits) -> Option<Contents> {
+fn lone(path: &Path, packing: Packing, limits: &Limits) -> Option<Contents> {
     let file = std::fs::File::open(path).ok()?;
-    let bytes = if is_gzip { bounded(MultiGzDecoder::new(file), limits) } else { bounded(file, limits) }.ok()?;
+    let bytes = bounded(packing.reader(file), limits).ok()?;
     FioOutput::parse(&bytes).ok()?;
-    let name = path.file_name()?.to_str()?.trim_end_matches(".gz").to_owned();
+    let name = packing.unpacked_name(path.file_name()?.to_str()?).to_owned();
     Some(Contents::from(Files::from([(name, bytes)])))
 }
 
-/// Reads the bytes of a tar archive that may be compressed with gzip, or of a zip archive.
+/// Reads the bytes of a tar archive that may be compressed, or of a zip archive.
 ///
 /// # Errors
 /// As [`read`].
 pub fn of_bytes(bytes: &[u8], limits: &Limits) -> Result<Contents, ArchiveError> {
-    let most = limits.total_bytes + limits.files as u64 * 2048;
-    let is_gzip = bytes.starts_with(&[0x1f, 0x8b]);
     if bytes.starts_with(zipped::MAGIC) {
         return zipped::zip(io::Cursor::new(bytes), limits);
     }
-    if is_gzip { tar(MultiGzDecoder::new(bytes).take(most), limits) } else { tar(bytes.take(most), limits) }
+    unpacked(Packing::of(bytes), bytes, limits)
 }
 
 fn folder(
@@ -284,6 +290,7 @@ pub(crate) fn name(path: &Path) -> Result<String, ArchiveError> {
 mod tests {
     use super::*;
     use flate2::Compression;
+    use flate2::read::MultiGzDecoder;
     use flate2::write::GzEncoder;
     use std::io::Write;
 

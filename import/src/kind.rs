@@ -5,6 +5,7 @@ use crate::encoding::plain;
 use crate::fio_json::FioOutput;
 use crate::interrupts::Interrupts;
 use crate::lscpu;
+use crate::packed::Packing;
 use crate::zipped;
 use std::fmt;
 
@@ -50,7 +51,7 @@ impl Kind {
             Self::Stat => CpuTicks::parse(text).is_some(),
             Self::Lscpu => lscpu::cpus(text).is_some() || lscpu::sockets(text).is_some(),
             Self::Archive => {
-                text.starts_with(&[0x1f, 0x8b])
+                Packing::of(text) != Packing::Plain
                     || text.starts_with(zipped::MAGIC)
                     || text.get(257..262) == Some(b"ustar")
             }
@@ -132,6 +133,7 @@ mod tests {
         assert_eq!(Kind::Interrupts.usage().as_deref(), Some("--interrupts BEFORE AFTER"));
         assert_eq!((Kind::Job.usage().as_deref(), Kind::Archive.usage()), (Some("--job FILE"), None));
         assert_eq!(Kind::of(&[0x1f, 0x8b, 8, 0]), Some(Kind::Archive));
+        assert_eq!(Kind::of(b"\xfd7zXZ\0\0\x04"), Some(Kind::Archive));
         assert_eq!(Kind::of(b"PK\x03\x04\x14\0"), Some(Kind::Archive));
     }
 }

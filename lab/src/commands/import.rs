@@ -78,7 +78,7 @@ fn gather(args: &ImportArgs) -> Result<Server, Failure> {
                 Some((option, kind)) => format!("{error}, but {kind}, which {option} takes"),
                 None => error.to_string(),
             };
-            let valid = "an archive of scripts/measure-server or your own (.tar, .tar.gz, .zip), or its folder";
+            let valid = "an archive of scripts/measure-server or your own (.tar, .tar.gz, .tar.xz, .tar.zst, .zip), or its folder";
             InputError::value(&Place::option("import"), "", path.display(), why, valid)
         })?;
         return Ok(server.with_archive(&contents));
