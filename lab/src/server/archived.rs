@@ -41,6 +41,8 @@ impl Server {
             let pair = |file: &str| -> Option<[&[u8]; 2]> {
                 Some([*files.get(format!("before/{file}").as_str())?, *files.get(format!("after/{file}").as_str())?])
             };
+            let lone = COUNTERS.iter().filter_map(|file| lone_reading(file, &files));
+            server.notes.extend(lone.map(|note| format!("{name}: {note}")));
             let Some(fio) = files.get("fio.json") else {
                 server.notes.push(format!("{name}: there is no fio.json"));
                 continue;
@@ -123,7 +125,8 @@ impl Server {
             self.add(name, &Parts { fio, job: None, interrupts, stat, uptime, is_enclosed: true, links, cpus });
         }
         let left = others.iter().filter(|(path, _)| !used.contains(path));
-        self.notes.extend(left.filter_map(|(path, bytes)| not_used(path, bytes)));
+        let missing = |path| beside::other_of(path).filter(|other| !contents.files.contains_key(other));
+        self.notes.extend(left.filter_map(|(path, bytes)| not_used(path, bytes, missing(path))));
     }
 }
 
@@ -139,13 +142,31 @@ fn is_output(bytes: &[u8]) -> bool {
         || bytes.len() <= OTHER_BYTES_MAX && is_likely() && Kind::Fio.is(bytes)
 }
 
-/// A note on a file that tells of a server, but not of which run.
-fn not_used(path: &str, bytes: &[u8]) -> Option<String> {
+/// A note on a counter of which there is one reading alone.
+fn lone_reading(file: &str, files: &BTreeMap<&str, &[u8]>) -> Option<String> {
+    let [before, after] = ["before", "after"].map(|folder| format!("{folder}/{file}"));
+    let (there, missing) = match [&before, &after].map(|path| files.contains_key(path.as_str())) {
+        [true, false] => (before, after),
+        [false, true] => (after, before),
+        [true, true] | [false, false] => return None,
+    };
+    Some(format!("there is no {missing}, and {there} alone tells nothing of the run; valid: both"))
+}
+
+/// A note on a file that tells of a server, but not of which run: of two readings, perhaps, the `missing` one was lost.
+fn not_used(path: &str, bytes: &[u8], missing: Option<String>) -> Option<String> {
     // A number alone may be anything.
     let kind = Kind::of(bytes).filter(|kind| *kind != Kind::Lscpu || bytes.len() > NUMBER_BYTES_MAX)?;
+    let is_reading = matches!(kind, Kind::Interrupts | Kind::Stat);
+    if let Some(missing) = missing.filter(|_| is_reading) {
+        return Some(format!("{path} is {kind}, and not used: there is no {missing} beside it; valid: both"));
+    }
     let valid = kind.usage().map(|usage| format!("; valid: {usage} beside --fio-json FILE")).unwrap_or_default();
     Some(format!("{path} is {kind}, and not used: nothing says which run it belongs to{valid}"))
 }
+
+/// The counters that `scripts/measure-server` reads twice, and that are used.
+const COUNTERS: [&str; 3] = ["interrupts", "stat", "uptime"];
 
 /// Most servers of an archive that a note names.
 const NAMED_MAX: usize = 8;
@@ -205,6 +226,16 @@ mod tests {
             "{notes}"
         );
         assert!(paired.measurements[0].interrupts.is_some() && !notes.contains("and not used"), "{notes}");
+        let half = of(&[("points/x/fio.json", FIO), ("points/x/before/interrupts", interrupts)]);
+        assert!(
+            half.notes[0].starts_with("x: there is no after/interrupts, and before/interrupts alone"),
+            "{:?}",
+            half.notes
+        );
+        let half = of(&[("out.json", FIO), ("run/Interrupts-after.txt", interrupts)]);
+        let missing =
+            "run/Interrupts-after.txt is /proc/interrupts, and not used: there is no run/Interrupts-before.txt";
+        assert!(half.notes.iter().any(|note| note.starts_with(missing)), "{:?}", half.notes);
         let two = of(&[("a/points/x/fio.json", FIO), ("b/points/y/fio.json", FIO)]);
         assert!(two.measurements.len() == 1 && two.notes[0].contains("2 servers (a, b), and \"a\""), "{:?}", two.notes);
         let twice = of(&[("a.json", FIO), ("copy of a.json", FIO)]);

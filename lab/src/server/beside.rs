@@ -81,6 +81,23 @@ fn follows(before: &str, after: &str, [word, other]: [&str; 2]) -> bool {
     before.match_indices(word).any(|(at, _)| format!("{}{other}{}", &before[..at], &before[at + word.len()..]) == after)
 }
 
+/// The path that the other reading of two would have, where a word of this one says which it is.
+pub(super) fn other_of(path: &str) -> Option<String> {
+    let is_letter = |sign: Option<char>| sign.is_some_and(char::is_alphabetic);
+    // An ASCII letter in small keeps its place.
+    let small = path.to_ascii_lowercase();
+    let turned = WORDS.iter().flat_map(|&[word, other]| [(word, other), (other, word)]);
+    let found = turned.filter_map(|(word, other)| {
+        let is_whole = |at: &usize| {
+            !is_letter(small[..*at].chars().next_back()) && !is_letter(small[at + word.len()..].chars().next())
+        };
+        let at = small.rmatch_indices(word).map(|(at, _)| at).find(is_whole)?;
+        Some((at, format!("{}{other}{}", &path[..at], &path[at + word.len()..])))
+    });
+    // The word nearest to the end is the file's own; of those that share it, the first of the list.
+    found.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, other)| other)
+}
+
 impl<'a> Pair<'a> {
     /// The folder that holds both readings, or the folders of both.
     fn folder(&self) -> &'a str {
@@ -120,6 +137,20 @@ mod tests {
         let files: Vec<(Counter, File<'a>)> =
             paths.iter().map(|path| (Counter::Interrupts, (*path, INTERRUPTS))).collect();
         pairs(&files).iter().map(|pair| pair.files.map(|(path, _)| path)).collect()
+    }
+
+    #[test]
+    fn the_missing_one_of_two_readings_has_a_name() {
+        for (path, expected) in [
+            ("interrupts_before.txt", Some("interrupts_after.txt")),
+            ("before/run/interrupts.post", Some("before/run/interrupts.pre")),
+            ("after/interrupts", Some("before/interrupts")),
+            ("INTERRUPTS-AFTER", Some("INTERRUPTS-before")),
+            ("pressure/threshold", None),
+            ("interrupts", None),
+        ] {
+            assert_eq!(other_of(path).as_deref(), expected, "{path}");
+        }
     }
 
     #[test]
