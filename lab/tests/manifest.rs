@@ -105,6 +105,10 @@ fn a_result_without_a_manifest_and_a_newer_one_are_refused_by_name() {
         ("{}", "old.json: has no manifest: "),
         ("[]", "old.json: has no manifest: "),
         ("{\"manifest\": {\"schema_version\": 7}}", "old.json: manifest.schema_version: has form 7, which is newer "),
+        (
+            "{\"manifest\": {\"schema_version\": 0}}",
+            "old.json: manifest.schema_version: has form 0, which no program wrote",
+        ),
         ("{\"manifest\": {\"schema_version\": 1}}", "old.json: manifest: is damaged: missing field"),
         ("{", "old.json: is no JSON ("),
     ] {

@@ -96,9 +96,11 @@ fn result(path: &str) -> Result<(Vec<u8>, Manifest, Form), InputError> {
             })?
         }
     };
-    let version = manifest.get("schema_version").and_then(Value::as_u64).unwrap_or(0);
-    if version > u64::from(SCHEMA) {
-        let why = format!("has form {version}, which is newer than this program; valid: 1 to {SCHEMA}");
+    if let Some(version) = manifest.get("schema_version").and_then(Value::as_u64)
+        && !(1..=u64::from(SCHEMA)).contains(&version)
+    {
+        let which = if version == 0 { "no program wrote" } else { "is newer than this program" };
+        let why = format!("has form {version}, which {which}; valid: 1 to {SCHEMA}");
         return Err(InputError::new(&place, "manifest.schema_version", Problem::Syntax(why)));
     }
     let read = Manifest::deserialize_from(&manifest);

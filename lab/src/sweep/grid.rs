@@ -97,7 +97,7 @@ impl Grid {
             Platform::load(&Setting::new(self.definition.place.clone(), "platforms", name))?;
         }
         for name in self.definition.scenarios.iter().filter(|name| *name != STANDARD_INPUT) {
-            let (files, path) = Files::locate(name)?;
+            let (files, path) = Files::locate(name).map_err(|error| self.of_file(error))?;
             files.read(&path).map_err(|why| InputError::new(&Place::file(&path), "", Problem::Io(why)))?;
         }
         let within = self.points_within();
@@ -115,7 +115,7 @@ impl Grid {
                         found = true;
                         break;
                     }
-                    Err(error) => _ = first_error.get_or_insert(error),
+                    Err(error) => _ = first_error.get_or_insert_with(|| self.of_file(error)),
                 }
             }
             let is_wrong = !found && (self.deliveries.is_empty() || within == 1);
@@ -127,6 +127,23 @@ impl Grid {
         }
         let everywhere = unknown.len() as u64 == outers;
         unknown.into_iter().next().filter(|_| everywhere).map_or(Ok(()), Err)
+    }
+
+    /// An error in what stands in the sweep's file and not on a command line.
+    fn of_file(&self, mut error: InputError) -> InputError {
+        let key = match error.place.file.as_str() {
+            "--set" => "set",
+            "--define" => "define",
+            "--delivery" => "deliveries",
+            "--platform" => "platforms",
+            "input" => "scenario",
+            _ => return error,
+        };
+        if error.key.is_empty() {
+            error.key = key.to_owned();
+        }
+        error.place = self.definition.place.clone();
+        error
     }
 
     /// Points of one scenario on one platform.

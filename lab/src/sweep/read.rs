@@ -75,13 +75,14 @@ impl Definition {
         known_schema(&root)?;
         let valid = "the name of a scenario, or the path of a scenario.toml or job.fio, or a list of them";
         let scenarios = match root.get("scenario") {
-            Some(node) => words(node, valid)?,
+            Some(node) => words(node, "scenario", valid)?,
             None => return Err(InputError::new(&root.place, "scenario", Problem::Missing { valid: valid.into() })),
         };
         let platforms = match root.get("platforms") {
-            Some(node) => {
-                words(node, "a list of platforms")?.into_iter().map(|name| Some(platform(name, file))).collect()
-            }
+            Some(node) => words(node, "platforms", "a list of platforms")?
+                .into_iter()
+                .map(|name| Some(platform(name, file)))
+                .collect(),
             None => vec![None],
         };
         let mut points = points(&root)?;
@@ -97,7 +98,10 @@ impl Definition {
                 .map_or_else(String::new, |s| s.text),
             scenarios: scenarios.into_iter().map(|name| beside(name, file)).collect(),
             platforms,
-            deliveries: root.get("deliveries").map(|node| words(node, "a list of deliveries")).transpose()?,
+            deliveries: root
+                .get("deliveries")
+                .map(|node| words(node, "deliveries", "a list of deliveries"))
+                .transpose()?,
             seeds: root.get("seeds").map_or_else(|| Ok(vec![1]), seeds)?,
             defines: settings(&root, "define")?.into_iter().map(|(key, text)| format!("{key}={text}")).collect(),
             sets: settings(&root, "set")?.into_iter().map(|(key, text)| format!("{key}={text}")).collect(),
@@ -162,7 +166,7 @@ fn platform(name: String, file: &str) -> String {
 }
 
 /// One word or a list of them, each once.
-fn words(node: Node<'_, '_>, valid: &str) -> Result<Vec<String>, InputError> {
+fn words(node: Node<'_, '_>, key: &str, valid: &str) -> Result<Vec<String>, InputError> {
     let place = node.place();
     let words: Vec<String> = match node {
         Node::Array(_, items) => {
@@ -172,7 +176,7 @@ fn words(node: Node<'_, '_>, valid: &str) -> Result<Vec<String>, InputError> {
     };
     let distinct: BTreeSet<&String> = words.iter().collect();
     if words.is_empty() || distinct.len() != words.len() {
-        return Err(InputError::value(&place, "", "[…]", "is empty or names one twice", valid));
+        return Err(InputError::value(&place, key, "[…]", "is empty or names one twice", valid));
     }
     Ok(words)
 }
@@ -188,7 +192,7 @@ fn seeds(node: Node<'_, '_>) -> Result<Vec<u64>, InputError> {
         };
     }
     let place = node.place();
-    let words = words(node, &valid)?;
+    let words = words(node, "seeds", &valid)?;
     words
         .iter()
         .map(|word| number(word).map_err(|_| InputError::value(&place, "seeds", word, "is no seed", valid.as_str())))
@@ -265,7 +269,10 @@ fn nested_axes(table: &Table<'_, '_>, axes: &mut Vec<Axis>) -> Result<(), InputE
                 axes.push(Axis { key, values });
             }
             Node::Table(table) => nested_axes(&table, axes)?,
-            node => axes.push(Axis { key, values: words(node, "one value or a list of values, each once")? }),
+            node => {
+                let values = words(node, &key, "one value or a list of values, each once")?;
+                axes.push(Axis { key, values });
+            }
         }
     }
     Ok(())

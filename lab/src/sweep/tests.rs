@@ -67,7 +67,7 @@ fn what_is_wrong_in_a_sweep_is_named_with_its_line() {
         ("scenario = \"x\"\ngird = 1\n", "s.toml:2: gird: the name is unknown; valid: grid"),
         ("schema = 2\nscenario = \"x\"\n", "s.toml:1: schema: `2` is a form that only a newer program reads; valid: 1"),
         ("scenario = \"x\"\nseeds = 0\n", "s.toml:2: seeds: `0` is no number of seeds; valid: how many from 1"),
-        ("scenario = \"x\"\n[grid]\na = [1, 1]\n", "s.toml:3: `[…]` is empty or names one twice"),
+        ("scenario = \"x\"\n[grid]\na = [1, 1]\n", "s.toml:3: a: `[…]` is empty or names one twice"),
         ("scenario = \"x\"\n[set]\na = 1\n[grid]\na = [1]\n", "s.toml: a: `grid` sets what [set] or a point sets too"),
         (
             "scenario = \"x\"\n[[points]]\na = [1]\n",
@@ -113,6 +113,16 @@ fn what_does_not_exist_ends_a_sweep() {
     for wrong in ["scenario = [\"j.fio\", \"typo\"]", "scenario = \"j.fio\"\nplatforms = [\"emr\", \"typo\"]"] {
         let error = folder(&SWEEP.replace("scenario = \"j.fio\"", wrong)).1.unwrap_err();
         assert!(error.contains("typo"), "{error}");
+    }
+    // The file is named, and no option of a command line that nobody gave.
+    for (wrong, expected) in [
+        ("scenario = \"typo\"", "s.toml: scenario: `typo` is neither"),
+        ("scenario = \"j.fio\"\ndeliveries = [\"typo\"]", "s.toml: deliveries: `typo` is no delivery"),
+        ("scenario = \"j.fio\"\n[set]\ntypo = 1", "s.toml: typo: the name is unknown"),
+    ] {
+        let text = format!("{wrong}\n");
+        let error = folder(&text).1.unwrap_err();
+        assert!(error.contains(expected), "{error}");
     }
 }
 
