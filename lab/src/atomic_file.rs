@@ -1,6 +1,7 @@
 //! Output files: refused before the run when they cannot be written, and never seen half-written.
 
 use crate::input::{InputError, Place, Problem};
+use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -88,6 +89,20 @@ pub fn to_standard_output(bytes: &[u8]) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+/// Writes a line to standard error. A closed pipe (`2>&1 | head`) is no failure, as it is none on standard output.
+pub fn to_standard_error(line: fmt::Arguments<'_>) {
+    // Where nobody hears, nobody hears of that either.
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// [`to_standard_error`] with the form of `eprintln!`, which panics at a closed pipe.
+macro_rules! say {
+    ($($argument:tt)*) => {
+        $crate::atomic_file::to_standard_error(format_args!($($argument)*))
+    };
+}
+pub(crate) use say;
 
 /// Everything is on the disk before the rename makes it visible.
 fn write_and_rename(beside: &mut NamedTempFile, bytes: &[u8]) -> io::Result<()> {

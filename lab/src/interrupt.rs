@@ -1,5 +1,6 @@
 //! Ctrl-C as a flag: a run stops at its next seed and prints what it has.
 
+use crate::atomic_file::say;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ impl StopFlag {
             if seen.0.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }
-            eprintln!("stopping; once more ends at once");
+            say!("stopping; once more ends at once");
         })?;
         Ok(flag)
     }

@@ -56,6 +56,19 @@ fn a_closed_pipe_ends_quietly() {
 }
 
 #[test]
+fn a_closed_pipe_of_messages_changes_no_exit_code() {
+    let folder = folder();
+    std::fs::write(folder.path().join("bad.fio"), "[a]\nrw=reed\n").unwrap();
+    for (arguments, code) in [(&["lint", "bad.fio"][..], 1), (&["run", "bad.fio"], 2), (&["run", "s.toml"], 0)] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = command(folder.path(), arguments);
+        let status = command.stdout(Stdio::null()).stderr(writer).status().expect("it starts");
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}
+
+#[test]
 fn lists_have_scenarios_platforms_and_keys() {
     let folder = folder();
     let list: serde_json::Value = serde_json::from_str(&text(folder.path(), &["list", "--json"])).unwrap();

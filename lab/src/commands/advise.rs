@@ -3,7 +3,9 @@
 use super::{ended, output, stop_flag, table, takes_standard_output, write, write_table};
 use crate::advise::needs::{self, Stated};
 use crate::advise::{self, Advice, AdviseError, Budget, Question};
+use crate::atomic_file::say;
 use crate::cli::{self, AdviseArgs, Failure};
+use crate::input::{InputError, Place};
 use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
@@ -17,7 +19,7 @@ pub(super) fn advise(args: &AdviseArgs, arguments: &[String]) -> Result<(), Fail
     let stop = stop_flag()?;
     let (advice, manifest) = carry_out(&question, arguments, &stop)?;
     for warning in &advice.warnings {
-        eprintln!("warning: {warning}");
+        say!("warning: {warning}");
     }
     let columns = args.columns.unwrap_or_else(narrow::width);
     if !takes_standard_output(json.as_ref()) {
@@ -44,6 +46,10 @@ pub(super) fn answer(args: &AdviseArgs, arguments: &[String], stop: &StopFlag) -
 fn carry_out(question: &Question, arguments: &[String], stop: &StopFlag) -> Result<(Advice, Manifest), Failure> {
     let (advice, read) = inputs::noted(Given::default(), || advise::advise(question, stop));
     let advice = advice.map_err(|error| match error {
+        // The only option of advise that names a delivery.
+        AdviseError::Input(error) if error.place == Place::option("--delivery") => {
+            Failure::Input(InputError { place: Place::option("--today"), ..error })
+        }
         AdviseError::Input(error) => Failure::Input(error),
         AdviseError::Stopped => Failure::Interrupted,
         error => Failure::Run(error.into()),

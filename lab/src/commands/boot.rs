@@ -1,7 +1,7 @@
 //! `campanile boot`.
 
 use super::{ended, output_of_list, stop_flag, takes_standard_output, write_list};
-use crate::atomic_file::AtomicFile;
+use crate::atomic_file::{AtomicFile, say};
 use crate::cli::{self, BootArgs, Failure};
 use crate::input::{InputError, Place, Problem};
 use crate::inputs::Read;
@@ -15,7 +15,7 @@ pub(super) fn boot(args: &BootArgs, arguments: &[String]) -> Result<(), Failure>
     let tables = args.table.as_deref().map(Tables::of).transpose()?;
     let stop = stop_flag()?;
     let campanile = std::env::current_exe().map_err(|error| Failure::Run(error.into()))?;
-    let run = qemu::run(&selection, &campanile, || stop.is_set(), |setting| eprintln!("{setting}"));
+    let run = qemu::run(&selection, &campanile, || stop.is_set(), |setting| say!("{setting}"));
     let outcome = run.map_err(|error: BootError| Failure::Run(error.into()))?;
     if !takes_standard_output(json.as_ref()) {
         cli::print(&outcome.skipped.iter().map(|why| format!("skipped: {why}\n")).collect::<String>())?;
@@ -51,7 +51,7 @@ impl Tables {
             qemu::document(&self.text, rows).map_err(|error| Failure::Run(error.into()))?;
         self.file.commit(text.as_bytes())?;
         if !missing.is_empty() {
-            eprintln!("tables left as they were, since these cases did not run: {}", missing.join("; "));
+            say!("tables left as they were, since these cases did not run: {}", missing.join("; "));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The outputs of a run in fio's own form: its JSON and its logs.
 
-use crate::atomic_file::AtomicFile;
+use crate::atomic_file::{AtomicFile, say};
 use crate::cli::{self, Failure, RunArgs};
 use crate::fio::{json, logs};
 use crate::input::{InputError, Place};
@@ -91,18 +91,18 @@ impl FioOutputs {
             && names.len() > 1
             && let Some(first) = names.first()
         {
-            eprintln!("fio's form: of {first} alone; {DELIVERY} in the name writes all of {}", names.join(", "));
+            say!("fio's form: of {first} alone; {DELIVERY} in the name writes all of {}", names.join(", "));
         }
         let Some(reporting) = storage.reporting.iter().find(|reporting| reporting.logs.any()) else { return };
         if self.logs.is_empty() {
-            eprintln!("warning: [{}] asks for logs, which are not written; --fio-logs DIR writes them", reporting.name);
+            say!("warning: [{}] asks for logs, which are not written; --fio-logs DIR writes them", reporting.name);
             return;
         }
         let (span, logs) = (plan.spans.of_logs(), &reporting.logs);
         let asked_ms = if logs.average_ms > 0 { logs.average_ms } else { logs.hist_ms };
         let window_ms = span.window_ms(asked_ms);
         if window_ms != asked_ms {
-            eprintln!(
+            say!(
                 "warning: [{}] averages its logs over {asked_ms} ms, longer than a tenth of the simulated span; \
                  here it is {window_ms} ms",
                 reporting.name
@@ -171,7 +171,7 @@ fn write_logs(plan: &Plan, outcome: &Outcome, files: Vec<(String, AtomicFile)>) 
     let threads = storage.reporting.iter().map(|reporting| &**reporting);
     let left_out: u64 = details.threads.iter().map(|thread| thread.left_out).sum();
     if left_out > 0 {
-        eprintln!("warning: the logs are full; {left_out} later I/Os are not in them");
+        say!("warning: the logs are full; {left_out} later I/Os are not in them");
     }
     let mut texts = logs::write(threads, details, &drives, plan.spans.of_logs());
     for (name, file) in files {

@@ -1,6 +1,7 @@
 //! `campanile import`.
 
 use super::{output, stop_flag, table, takes_standard_output, write_table};
+use crate::atomic_file::say;
 use crate::calibrate::{CalibrateError, rounded};
 use crate::cli::{self, Failure, ImportArgs};
 use crate::input::{InputError, Place, read_file};
@@ -21,7 +22,7 @@ pub(super) fn import(args: &ImportArgs, arguments: &[String]) -> Result<(), Fail
     let json = output("--json", args.json.as_deref())?;
     let server = Read::of(args, arguments)?;
     let stop = stop_flag()?;
-    eprintln!("import: {} measurements; fitting", server.server.measurements.len());
+    say!("import: {} measurements; fitting", server.server.measurements.len());
     let (found, manifest) = server.fit(args, &stop)?;
     if !takes_standard_output(json.as_ref()) {
         cli::print_wide(&text(&found))?;

@@ -17,7 +17,7 @@ pub mod sweep;
 mod tell;
 mod transfer;
 
-use crate::atomic_file::AtomicFile;
+use crate::atomic_file::{AtomicFile, say};
 use crate::cli::{self, Cli, Command, Failure, IrqsArgs, ServeCommand};
 use crate::input::InputError;
 use crate::inputs::{self, Given};
@@ -36,7 +36,7 @@ pub fn main(line: Vec<OsString>) -> u8 {
     match dispatch(&Cli::of(line).command, &arguments) {
         Ok(()) => 0,
         Err(failure) => {
-            eprintln!("campanile: {failure}");
+            say!("campanile: {failure}");
             failure.exit_code()
         }
     }
@@ -94,7 +94,7 @@ fn failed(error: RunError) -> Failure {
 /// Prints warnings about the result on standard error.
 fn announce(plan: &Plan) {
     for warning in &plan.warnings {
-        eprintln!("warning: {warning}");
+        say!("warning: {warning}");
     }
 }
 

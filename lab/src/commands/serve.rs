@@ -1,5 +1,6 @@
 //! `campanile serve`: a device lent to a VMM.
 
+use crate::atomic_file::say;
 use crate::cli::{Failure, ServeNvmeArgs, ServePosterArgs, ServeVirtioArgs};
 use crate::input::{InputError, Place};
 use crate::platform::Unit;
@@ -51,7 +52,7 @@ fn latency(text: &str) -> Result<Ps, InputError> {
 
 /// Serves until it is interrupted.
 fn serve(socket: &Path, served: Served, what: &str) -> Result<(), Failure> {
-    let report = Arc::new(|line: &str| eprintln!("campanile: {line}"));
+    let report = Arc::new(|line: &str| say!("campanile: {line}"));
     let server = Server::bind(socket, served, report).map_err(failed)?;
     let bound = socket.to_owned();
     let end = move || {
@@ -60,7 +61,7 @@ fn serve(socket: &Path, served: Served, what: &str) -> Result<(), Failure> {
         std::process::exit(Failure::Interrupted.exit_code().into());
     };
     ctrlc::set_handler(end).map_err(failed)?;
-    eprintln!("campanile: serving {what} at {}", socket.display());
+    say!("campanile: serving {what} at {}", socket.display());
     loop {
         server.serve_one().map_err(failed)?;
     }
