@@ -78,16 +78,28 @@ impl Line {
         self.counts.iter().fold(0, |sum, &count| sum.saturating_add(count))
     }
 
+    /// The NVMe controllers and queues that share it.
+    pub fn nvme_queues(&self) -> Vec<(u32, u32)> {
+        self.actions().into_iter().filter_map(queue_of).collect()
+    }
+
+    /// What else shares it: names that are none of an NVMe queue. A wire, as that of an old slot, serves several devices.
+    pub fn other_actions(&self) -> Vec<&str> {
+        self.actions().into_iter().filter(|name| queue_of(name).is_none()).collect()
+    }
+
     /// The NVMe controller and queue of a name such as `nvme0q1`; if the administrator's queue, 0, shares the line, the other one.
     pub fn nvme_queue(&self) -> Option<(u32, u32)> {
-        let queue_of = |name: &str| {
-            // A shell's prompt may stand behind the last line.
-            let (controller, queue) = name.split_whitespace().next()?.strip_prefix("nvme")?.split_once('q')?;
-            Some((controller.parse().ok()?, queue.parse().ok()?))
-        };
-        let queues: Vec<(u32, u32)> = self.actions().into_iter().filter_map(queue_of).collect();
+        let queues = self.nvme_queues();
         queues.iter().find(|(_, queue)| *queue > 0).or(queues.first()).copied()
     }
+}
+
+/// The controller and the queue of `nvme0q1`.
+fn queue_of(name: &str) -> Option<(u32, u32)> {
+    // A shell's prompt may stand behind the last line.
+    let (controller, queue) = name.split_whitespace().next()?.strip_prefix("nvme")?.split_once('q')?;
+    Some((controller.parse().ok()?, queue.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -61,7 +61,8 @@ fn a_manifest_or_a_search_that_cannot_be_written_ends_before_the_run() {
 
 #[test]
 fn every_command_refuses_what_it_does_not_know() {
-X, "fabric.dispatch=-5ns"], "--set: fabric.dispatch: `-5ns` is negative; "),
+    let cases: [(&[&str], &str); 5] = [
+        (&["run", "emr-4-drives", "--set", "fabric.dispatch=-5ns"], "--set: fabric.dispatch: `-5ns` is negative; "),
         (&["reproduce", "H44"], "reproduce: H44: the name is unknown; valid: "),
         (&["calibrate", "emx"], "calibrate: `emx` is no platform; valid: emr, spr, optane, azure, "),
         (&["advise", "emr-4-drives", "--today", "psted"], "--today: `psted` is no delivery; valid: "),

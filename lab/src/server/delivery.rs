@@ -89,12 +89,38 @@ fn delivered(
             anew.join(", ")
         ));
     }
-    let lacks = lacking(before, after, &interrupts);
+    let lacks = shared(&own, used).or_else(|| lacking(before, after, &interrupts));
     let is_whole = is_exact && anew.is_empty() && lacks.is_none();
     notes.extend(lacks);
     let count: u64 = interrupts.iter().fold(0, |sum, one| sum.saturating_add(one.total()));
     let per_second = if is_whole { elapsed.per_second(count, notes) } else { None };
     Some(Delivered { per_second, vectors: queues.len(), delivery })
+}
+
+/// What else has a line of the job's queues, so that how many of its interrupts are the job's is not known.
+fn shared(queues: &[&Difference], used: &Used) -> Option<String> {
+    queues.iter().find_map(|queue| {
+        let of_others = |controllers: &BTreeSet<u32>| {
+            let on_line: BTreeSet<u32> = queue.line.nvme_queues().into_iter().map(|(at, _)| at).collect();
+            // With native multipath the line's controller may have none of the job's numbers.
+            let own = if on_line.is_disjoint(controllers) {
+                used::controller(queue).into_iter().collect()
+            } else {
+                controllers.clone()
+            };
+            on_line.difference(&own).map(|at| format!("nvme{at}")).collect()
+        };
+        let mut others: Vec<String> = match used {
+            Used::Drives { controllers, .. } => of_others(controllers),
+            Used::Untold => Vec::new(),
+        };
+        others.extend(queue.line.other_actions().into_iter().map(str::to_owned));
+        others.truncate(NAMED_MAX);
+        let line = &queue.line.id;
+        (!others.is_empty()).then(|| {
+            format!("interrupts: line {line} is also of {}: how many were the job's is not known", others.join(", "))
+        })
+    })
 }
 
 /// What is missing in one of the readings, so that how many interrupts came is not known: a count that only the second has is
@@ -209,6 +235,21 @@ mod tests {
         let (found, notes) = of("IR-PCI-MSI 229376-edge eth0", "IR-PCI-MSIX-10000:01:00.0 1-edge", 0);
         assert_eq!(found.unwrap().per_second, Some(3000.0));
         assert!(notes.contains("nvme2 behind Intel's VMD (IR-PCI-MSIX-10000:01:00.0): it passes"), "{notes}");
+    }
+
+    #[test]
+    fn a_line_that_other_devices_share_is_no_rate() {
+        let at = |count: u32, names: &str| format!(" 10: {count} 0 IO-APIC 10-fasteoi {names}\n");
+        for (names, why) in [
+            ("virtio5, nvme0q0, nvme0q1, virtio0", "line 10 is also of virtio5, virtio0: how many"),
+            ("nvme0q0, nvme0q1, nvme1q0, nvme1q1", "line 10 is also of nvme1: how many"),
+            ("nvme0q0, nvme0q1", ""),
+        ] {
+            let (found, notes) = of_lines(&at(5, names), &at(2005, names));
+            let rate = found.unwrap().per_second;
+            assert_eq!(rate, why.is_empty().then_some(1000.0), "{names}: {notes}");
+            assert!(notes.contains(why), "{names}: {notes}");
+        }
     }
 
     #[test]
