@@ -11,6 +11,7 @@ use crate::encoding::{self, plain};
 pub use crate::fio_error::FioJsonError;
 use crate::fio_job::{options, read_job, text_of};
 use crate::json;
+use crate::text_options;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -154,6 +155,7 @@ impl FioOutput {
         };
         let mut runs: Vec<Self> = documents.iter().map(Self::of_document).collect::<Result<_, _>>()?;
         runs.iter_mut().for_each(|run| run.is_one_of_several = printed > 1);
+        text_options::add_command(&mut runs, text);
         if let Some(last) = runs.last_mut() {
             notes.append(&mut last.notes);
             last.notes = notes;

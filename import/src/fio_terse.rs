@@ -1,18 +1,47 @@
 //! fio's lines for old scripts (`terse`, versions 2 to 5). Source: fio's HOWTO, "Terse output".
 
+use crate::command_line::{self, CommandLine};
+use crate::fio_banner::{Banner, banner};
 use crate::fio_job::rest_of;
 use crate::fio_json::{Direction, FioJob, FioOutput};
+use crate::text_options::add_options;
 
 /// Lines of numbers. Each direction has a list of percentiles; what stands round it follows from the list's place.
-pub(crate) fn parse(text: &str) -> Option<FioOutput> {
-    let mut output = FioOutput::default();
-    for line in text.lines() {
-        let Some((fields, name)) = fields(line) else { continue };
-        let Some(job) = job(&fields, name) else { continue };
+///
+/// They have no options: a command line before them, or a banner, tells those. Lines behind another command are another run.
+pub(crate) fn parse(text: &str) -> Option<Vec<FioOutput>> {
+    let mut runs: Vec<(Said, FioOutput)> = Vec::new();
+    let mut said = Said::default();
+    for line in command_line::lines(text) {
+        if let Some(found) = CommandLine::of_line(line.trim()) {
+            said = Said { command: Some(found), ..Said::default() };
+        } else if let Some(found) = banner(line.trim()) {
+            said.banners.push(found);
+        }
+        let Some((fields, name)) = fields(&line) else { continue };
+        let Some(mut job) = job(&fields, name) else { continue };
+        let is_new = said != Said::default();
+        if runs.is_empty() || is_new {
+            runs.push((std::mem::take(&mut said), FioOutput::default()));
+        }
+        let (said, output) = runs.last_mut()?;
+        let of_name = said.banners.iter().find(|banner| banner.name == job.name);
+        job.options = of_name.map(|banner| banner.options.clone()).unwrap_or_default();
         output.version = if name == 2 { fields[1].to_owned() } else { String::new() };
         output.jobs.push(job);
     }
-    (!output.jobs.is_empty()).then_some(output)
+    let runs = runs.into_iter().map(|(said, mut output)| {
+        add_options(&mut output, said.command);
+        output
+    });
+    Some(runs.collect()).filter(|runs: &Vec<FioOutput>| !runs.is_empty())
+}
+
+/// What stands before lines of numbers.
+#[derive(PartialEq, Default)]
+struct Said {
+    command: Option<CommandLine>,
+    banners: Vec<Banner>,
 }
 
 /// Marks round a line or a field that scripts and tables have put in quotes.
@@ -116,6 +145,21 @@ pub(crate) mod tests {
                 "{version}"
             );
         }
+    }
+
+    #[test]
+    fn what_stands_before_the_numbers_has_their_options() {
+        let command = |rw: &str| format!("$ fio --name=a --rw={rw} --bs=4k \\\n> --filename=/dev/nvme0n1 --minimal");
+        let runs = |text: &str| FioOutput::parse_all(text.as_bytes()).unwrap();
+        let found = runs(&format!("{}\n{}\n{}\n{}\n", command("read"), line("3"), command("randread"), line("3")));
+        let rw = |output: &FioOutput| output.global_options.iter().find(|(name, _)| name == "rw").unwrap().1.clone();
+        assert_eq!(found.iter().map(rw).collect::<Vec<_>>(), ["read", "randread"]);
+        assert_eq!(found[1].global_options.len(), 3, "{:?}", found[1].global_options);
+        let banner =
+            "a: (g=0): rw=read, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=libaio, iodepth=4";
+        let found = runs(&format!("{banner}\nfio-3.33\nStarting 1 process\n{}\n", line("3")));
+        assert_eq!((found.len(), found[0].jobs[0].options.len()), (1, 4), "{found:?}");
+        assert_eq!(runs(&format!("{}\n{}\n", line("3"), line("3")))[0].jobs.len(), 2);
     }
 
     #[test]

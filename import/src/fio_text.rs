@@ -19,7 +19,7 @@ const BYTES_MAX: usize = 4 << 20;
 /// The runs of different jobs in a text, or none if it is no output of fio's.
 pub(crate) fn parse(text: &[u8]) -> Option<Vec<FioOutput>> {
     let text = String::from_utf8_lossy(&text[..text.len().min(BYTES_MAX)]);
-    let mut outputs = normal(&text).or_else(|| Some(vec![fio_terse::parse(&text)?]))?;
+    let mut outputs = normal(&text).or_else(|| fio_terse::parse(&text))?;
     let jobs = outputs.iter_mut().flat_map(|output| &mut output.jobs);
     for direction in jobs.flat_map(|job| &mut job.directions) {
         direction

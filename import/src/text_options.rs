@@ -1,6 +1,6 @@
 //! The options that fio's output for people lacks: from a command line in the text, or from the disks of its statistics.
 
-use crate::command_line::CommandLine;
+use crate::command_line::{self, CommandLine};
 use crate::disks::{self, Disk};
 use crate::fio_json::{Direction, FioJob, FioOutput};
 use std::collections::BTreeSet;
@@ -86,6 +86,24 @@ fn add_drives(output: &mut FioOutput, host: &str) {
     output.notes.extend(drives.iter().filter_map(|drive| disks::as_one(drive)));
 }
 
+/// Adds the command line that stands before JSON without options, as fio printed it before version 2.7.
+pub(crate) fn add_command(runs: &mut [FioOutput], text: &[u8]) {
+    let [run] = runs else { return };
+    let has_options = !run.global_options.is_empty() || run.jobs.iter().any(|job| !job.options.is_empty());
+    if has_options || run.is_one_of_several {
+        return;
+    }
+    let text = String::from_utf8_lossy(&text[..text.len().min(BEFORE_BYTES_MAX)]);
+    let before = command_line::lines(&text).take_while(|line| !line.trim_start().starts_with('{'));
+    let command = before.filter_map(|line| CommandLine::of_line(line.trim())).last();
+    if command.is_some() {
+        add_options(run, command);
+    }
+}
+
+/// Most bytes before JSON that are looked at.
+const BEFORE_BYTES_MAX: usize = 64 << 10;
+
 /// Options that a banner or a job's head has, and their other names.
 const OF_BANNER: [&str; 10] = [
     "rw",
@@ -104,6 +122,20 @@ const OF_BANNER: [&str; 10] = [
 mod tests {
     use super::*;
     use crate::fio_text::tests::NEW;
+
+    #[test]
+    fn json_without_options_has_those_of_the_command_before_it() {
+        let job = r#"{"jobname": "a", "read": {"iops": 1000, "runtime": 2000, "clat": {"mean": 5.0, "max": 9}}}"#;
+        let json = format!(r#"{{"fio version": "fio-2.1.11", "jobs": [{job}]}}"#);
+        let command = "# fio --name=a --rw=randread --filename=/dev/nvme0n1 --iodepth=4 --output-format=json";
+        let found = FioOutput::parse(format!("{command}\n{json}\n").as_bytes()).unwrap();
+        assert_eq!(found.global_options.len(), 3, "{:?}", found.global_options);
+        assert!(found.notes.iter().any(|note| note.contains("the command line in the text")), "{:?}", found.notes);
+        // What fio printed itself holds.
+        let own = json.replace(r#""read""#, r#""job options": {"rw": "read"}, "read""#);
+        let found = FioOutput::parse(format!("{command}\n{own}\n").as_bytes()).unwrap();
+        assert!(found.global_options.is_empty(), "{:?}", found.global_options);
+    }
 
     #[test]
     fn the_members_of_an_array_are_the_drives_and_not_the_array() {

@@ -157,12 +157,13 @@ fn lone_reading(file: &str, files: &BTreeMap<&str, &[u8]>) -> Option<String> {
 fn not_used(path: &str, bytes: &[u8], missing: Option<String>) -> Option<String> {
     // A number alone may be anything.
     let kind = Kind::of(bytes).filter(|kind| *kind != Kind::Lscpu || bytes.len() > NUMBER_BYTES_MAX)?;
-    let is_reading = matches!(kind, Kind::Interrupts | Kind::Stat);
-    if let Some(missing) = missing.filter(|_| is_reading) {
-        return Some(format!("{path} is {kind}, and not used: there is no {missing} beside it; valid: both"));
-    }
     let valid = kind.usage().map(|usage| format!("; valid: {usage} beside --fio-json FILE")).unwrap_or_default();
-    Some(format!("{path} is {kind}, and not used: nothing says which run it belongs to{valid}"))
+    let is_reading = matches!(kind, Kind::Interrupts | Kind::Stat);
+    let why = match missing.filter(|_| is_reading) {
+        Some(missing) => format!("there is no {missing} beside it"),
+        None => "nothing says which run it belongs to".to_owned(),
+    };
+    Some(format!("{path} is {kind}, and not used: {why}{valid}"))
 }
 
 /// The counters that `scripts/measure-server` reads twice, and that are used.
