@@ -12,6 +12,24 @@ pub struct Line {
 }
 
 impl Line {
+    /// Reads a line with a count for each of so many CPUs at most.
+    pub(crate) fn read(line: &str, cpus: usize) -> Option<Self> {
+        let (id, mut rest) = without_grep(line).split_once(':')?;
+        let id = id.trim();
+        if id.is_empty() || id.contains(char::is_whitespace) {
+            return None;
+        }
+        let mut counts = Vec::new();
+        while counts.len() < cpus {
+            let trimmed = rest.trim_start();
+            let end = trimmed.find(char::is_whitespace).unwrap_or(trimmed.len());
+            let Some(count) = count(&trimmed[..end]) else { break };
+            counts.push(count);
+            rest = &trimmed[end..];
+        }
+        (!counts.is_empty()).then(|| Self { id: id.into(), counts, text: rest.trim().to_owned() })
+    }
+
     /// The names of its actions: `nvme0q1`. Empty for an architecture's own counter.
     ///
     /// A name may hold spaces; the words before it, chip and hardware number, may not. Where the trigger is printed with
@@ -95,6 +113,26 @@ impl Line {
     }
 }
 
+/// A line without the number (`grep -n`) or the file's name (`grep` of several) before it: a count never has a colon.
+fn without_grep(line: &str) -> &str {
+    let rest = line.split_once(':').map_or("", |(_, rest)| rest);
+    let is_before = rest.split_whitespace().next().is_some_and(|first| first.contains(':'));
+    if is_before { rest } else { line }
+}
+
+/// A count, perhaps with its digits in groups, as a spreadsheet has them: `1,234,567`.
+fn count(word: &str) -> Option<u64> {
+    word.parse().ok().or_else(|| {
+        let between = word.find(|c: char| !c.is_ascii_digit()).and_then(|at| word[at..].chars().next())?;
+        let groups: Vec<&str> = word.split(between).collect();
+        let is_group = |group: &&str| group.len() == 3 && group.bytes().all(|digit| digit.is_ascii_digit());
+        let is_grouped = matches!(between, ',' | '.' | '\'' | '_')
+            && (1..=3).contains(&groups[0].len())
+            && groups[1..].iter().all(is_group);
+        is_grouped.then(|| groups.concat().parse().ok()).flatten()
+    })
+}
+
 /// The controller and the queue of `nvme0q1`.
 fn queue_of(name: &str) -> Option<(u32, u32)> {
     // A shell's prompt may stand behind the last line.
@@ -105,6 +143,26 @@ fn queue_of(name: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use crate::interrupts::Interrupts;
+
+    #[test]
+    fn grep_and_groups_of_digits_change_nothing() {
+        let plain = "35: 1234567 8 IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\n36: 9 1000 IR-PCI-MSIX 2-edge nvme0q2\n";
+        let expected = Interrupts::parse(plain.as_bytes()).lines;
+        assert_eq!((expected.len(), expected[0].total()), (2, 1_234_575));
+        let grouped = |sign: &str| {
+            plain.replace("1234567", &["1", "234", "567"].join(sign)).replace("1000", &["1", "000"].join(sign))
+        };
+        let numbered = plain.replace("35: ", "3: 35: ").replace("36: ", "4: 36: ");
+        let named = plain.replace("35: ", "/proc/interrupts: 35: ").replace("36: ", "/proc/interrupts: 36: ");
+        for text in [grouped(","), grouped("."), grouped("'"), numbered, named] {
+            assert_eq!(Interrupts::parse(text.as_bytes()).lines, expected, "{text}");
+        }
+        for (word, expected) in
+            [("1,23", None), (",123", None), ("1,234.567", None), ("12x", None), ("", None), ("7", Some(7))]
+        {
+            assert_eq!(super::count(word), expected, "{word}");
+        }
+    }
 
     #[test]
     fn names_stand_behind_what_each_kernel_prints() {

@@ -49,7 +49,8 @@ impl Interrupts {
         let text = String::from_utf8_lossy(&plain(&text[..text.len().min(BYTES_MAX)])).replace('\0', "");
         let has_header = |text: &String| text.lines().any(is_header);
         let of_bare = || encoding::bare(text.as_bytes()).map(|text| String::from_utf8_lossy(&text).into_owned());
-        let text = if has_header(&text) { text } else { of_bare().filter(has_header).unwrap_or(text) };
+        let of_other = || of_bare().filter(has_header).or_else(|| of_json(&text).filter(has_header));
+        let text = if has_header(&text) { text } else { of_other().unwrap_or(text) };
         let of_lsirq = of_lsirq(&text);
         let is_of_lsirq = of_lsirq.is_some();
         let text = of_lsirq.unwrap_or(text);
@@ -72,7 +73,7 @@ impl Interrupts {
         let mut at = behind;
         while let Some(line) = lines.text.get(at) {
             let count = lines.of_one(at, is_broken);
-            match read_line(&lines.text[at..at + count].join(" "), found.cpus.len()) {
+            match Line::read(&lines.text[at..at + count].join(" "), found.cpus.len()) {
                 Some(line) if line.id.parse::<u32>().is_ok() && !known.insert(line.id.clone()) => {
                     found.note(format!(
                         "line {}: interrupt {} stands there once more; only the first is used",
@@ -124,7 +125,7 @@ impl Interrupts {
     /// The lines of a text whose header was cut off, as by `grep nvme`. All columns are taken as CPUs from 0 on: the sums
     /// are right, and columns of two readings match as long as no CPU came or went.
     fn without_header(&mut self, lines: &[String]) {
-        let found: Vec<Line> = lines.iter().filter_map(|line| read_line(line, CPUS_MAX)).collect();
+        let found: Vec<Line> = lines.iter().filter_map(|line| Line::read(line, CPUS_MAX)).collect();
         let devices = || found.iter().filter(|line| !line.actions().is_empty());
         let columns = devices().map(|line| line.counts.len()).max().unwrap_or(0);
         if columns == 0 || devices().any(|line| line.counts.len() != columns) {
@@ -271,6 +272,13 @@ fn of_lsirq_json(text: &str) -> Option<String> {
     Some(format!("CPU0\n{lines}"))
 }
 
+/// The lines of a string of JSON, or of a list of such (`stdout_lines` of what runs commands on many hosts).
+fn of_json(text: &str) -> Option<String> {
+    let lines = text[text.find("CPU0")?..].replace("\\n", "\n").replace("\\t", "\t");
+    let is_of_json = |c: char| c.is_whitespace() || matches!(c, '"' | ',' | ']' | '}');
+    Some(lines.lines().map(|line| line.trim_matches(is_of_json).to_owned() + "\n").collect())
+}
+
 fn cpu_number(word: &str) -> Option<u32> {
     word.strip_prefix("CPU").or_else(|| word.strip_prefix("cpu"))?.parse().ok()
 }
@@ -278,24 +286,6 @@ fn cpu_number(word: &str) -> Option<u32> {
 pub(crate) fn is_header(line: &str) -> bool {
     let mut words = line.split_whitespace().peekable();
     words.peek().is_some() && words.all(|word| cpu_number(word).is_some())
-}
-
-fn read_line(line: &str, cpus: usize) -> Option<Line> {
-    let (id, rest) = line.split_once(':')?;
-    let id = id.trim();
-    if id.is_empty() || id.contains(char::is_whitespace) {
-        return None;
-    }
-    let mut counts = Vec::new();
-    let mut rest = rest;
-    while counts.len() < cpus {
-        let trimmed = rest.trim_start();
-        let end = trimmed.find(char::is_whitespace).unwrap_or(trimmed.len());
-        let Ok(count) = trimmed[..end].parse::<u64>() else { break };
-        counts.push(count);
-        rest = &trimmed[end..];
-    }
-    (!counts.is_empty()).then(|| Line { id: id.into(), counts, text: rest.trim().to_owned() })
 }
 
 /// The beginning of a text, for a message.
@@ -323,6 +313,16 @@ mod tests {
 IPI0:       100        200       Rescheduling interrupts
 Err:          0
 ";
+
+    #[test]
+    fn strings_of_json_are_read() {
+        let string = serde_json::json!({ "interrupts": X86 }).to_string();
+        let list = serde_json::json!({ "rc": 0, "stdout_lines": X86.lines().collect::<Vec<_>>() });
+        for text in [string, list.to_string().replace("\",\"", "\",\n\""), serde_json::to_string_pretty(&list).unwrap()]
+        {
+            assert_eq!(Interrupts::parse(text.as_bytes()).lines, Interrupts::parse(X86.as_bytes()).lines, "{text}");
+        }
+    }
 
     #[test]
     fn a_server_is_read() {
@@ -422,7 +422,7 @@ Err:          0
             "$",
             "\u{fffd}\u{fffd}\n",
             " 99: 99999999999999999999 1 PCI-MSI 2-edge x\n",
-            " 99: 1,234 1 PCI-MSI 2-edge x\n",
+            " 99: 1,23 1 PCI-MSI 2-edge x\n",
         ] {
             let totals: Vec<_> =
                 before.until(&at(107, behind)).iter().map(|one| (one.line.nvme_queue(), one.total())).collect();
