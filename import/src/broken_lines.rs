@@ -1,5 +1,6 @@
 //! `/proc/interrupts` as mail and terminals leave it: with lines that were broken, between words or at the last column.
 
+use crate::interrupt_line::{count, without_grep};
 use crate::interrupts::is_header;
 
 /// The lines of a text that mail or a terminal may have broken.
@@ -42,9 +43,10 @@ fn unquoted(mut line: &str) -> &str {
 
 /// Whether an interrupt begins here. A name such as `ehci_hcd:usb1` may begin a line too, but no number follows it.
 fn begins(line: &str) -> bool {
-    line.split_once(':').is_some_and(|(id, rest)| {
+    without_grep(line).split_once(':').is_some_and(|(id, rest)| {
         // Of any size, and as some programs group digits: a line that makes no sense is a line of its own.
-        let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
+        let is_number =
+            |word: &str| count(word).is_some() || word.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
         !id.trim().contains(char::is_whitespace) && rest.split_whitespace().next().is_some_and(is_number)
     })
 }

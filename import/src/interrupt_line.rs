@@ -113,22 +113,26 @@ impl Line {
     }
 }
 
-/// A line without the number (`grep -n`) or the file's name (`grep` of several) before it: a count never has a colon.
-fn without_grep(line: &str) -> &str {
-    let rest = line.split_once(':').map_or("", |(_, rest)| rest);
+/// A line without the number (`grep -n`) or the file's name (`grep` of several) before it: a count never has a colon, and a
+/// chip's name (`IR-PCI-MSIX-0000:01:00.0`) is neither.
+pub(crate) fn without_grep(line: &str) -> &str {
+    let Some((before, rest)) = line.split_once(':') else { return line };
+    let is_of_grep = before.trim().parse::<u32>().is_ok() || before.contains(['/', '.']);
     let is_before = rest.split_whitespace().next().is_some_and(|first| first.contains(':'));
-    if is_before { rest } else { line }
+    if is_of_grep && is_before { rest } else { line }
 }
 
+/// What stands between groups of digits.
+const GROUPING: [u8; 4] = [b',', b'.', b'\'', b'_'];
+
 /// A count, perhaps with its digits in groups, as a spreadsheet has them: `1,234,567`.
-fn count(word: &str) -> Option<u64> {
+pub(crate) fn count(word: &str) -> Option<u64> {
     word.parse().ok().or_else(|| {
-        let between = word.find(|c: char| !c.is_ascii_digit()).and_then(|at| word[at..].chars().next())?;
-        let groups: Vec<&str> = word.split(between).collect();
+        let between = word.bytes().find(|byte| GROUPING.contains(byte))?;
+        let groups: Vec<&str> = word.split(char::from(between)).collect();
         let is_group = |group: &&str| group.len() == 3 && group.bytes().all(|digit| digit.is_ascii_digit());
-        let is_grouped = matches!(between, ',' | '.' | '\'' | '_')
-            && (1..=3).contains(&groups[0].len())
-            && groups[1..].iter().all(is_group);
+        let is_digits = groups[0].bytes().all(|digit| digit.is_ascii_digit());
+        let is_grouped = is_digits && (1..=3).contains(&groups[0].len()) && groups[1..].iter().all(is_group);
         is_grouped.then(|| groups.concat().parse().ok()).flatten()
     })
 }
@@ -156,6 +160,8 @@ mod tests {
         let named = plain.replace("35: ", "/proc/interrupts: 35: ").replace("36: ", "/proc/interrupts: 36: ");
         for text in [grouped(","), grouped("."), grouped("'"), numbered, named] {
             assert_eq!(Interrupts::parse(text.as_bytes()).lines, expected, "{text}");
+            // Below a head a line that is longer than it may be the rest of the one before.
+            assert_eq!(Interrupts::parse(format!("CPU0 CPU1\n{text}").as_bytes()).lines, expected, "{text}");
         }
         for (word, expected) in
             [("1,23", None), (",123", None), ("1,234.567", None), ("12x", None), ("", None), ("7", Some(7))]
