@@ -68,6 +68,9 @@ pub enum Kind {
     /// A CPU is a little slower than it thought, just behind an update of a word: others see it before the CPU does what comes
     /// next, be that a plain read or store.
     LateStep,
+    /// The thread that starts another one stops just behind that. The new one may have run, and have gone to sleep, before its
+    /// starter knows its number (a kernel's new thread is on another CPU's run queue before the call returns).
+    LateStarter,
 }
 
 impl Kind {
@@ -75,7 +78,7 @@ impl Kind {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of [`Unrest::chances`].
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Delay,
         Self::Stall,
         Self::Interleave,
@@ -95,6 +98,7 @@ impl Kind {
         Self::ReservedField,
         Self::LateRelease,
         Self::LateStep,
+        Self::LateStarter,
     ];
 
     /// Its name in options and reports.
@@ -119,6 +123,7 @@ impl Kind {
             Self::ReservedField => "reserved-field",
             Self::LateRelease => "late-release",
             Self::LateStep => "late-step",
+            Self::LateStarter => "late-starter",
         }
     }
 }
@@ -150,7 +155,8 @@ pub struct Unrest {
 
 impl Unrest {
     /// Some of everything, always: rather dense, so that a history of a millisecond meets each kind. Single delays stay
-    /// below a few microseconds, except for stalls, starved threads, commands that nobody waits for (50 µs) and far writes (60 µs).
+    /// below a few microseconds, except for stalls, starved threads, starters of threads, commands that nobody waits for (50 µs) and
+    /// far writes (60 µs).
     pub fn new(seed: u64) -> Self {
         let chance = |per_mille, longest_ns| Chance { per_mille, longest: Ps::from_ns(longest_ns) };
         let of = |kind| match kind {
@@ -174,6 +180,8 @@ impl Unrest {
             Kind::ReservedField => chance(500, 1),
             Kind::LateRelease => chance(20, 500),
             Kind::LateStep => chance(20, 500),
+            // Long enough for the new thread to be woken, to run and to sleep.
+            Kind::LateStarter => chance(500, 50_000),
         };
         Self { seed, from: Ps(0), until: Ps::MAX, chances: Kind::ALL.map(of), turns: None }
     }

@@ -8,6 +8,7 @@ mod end;
 mod manage;
 mod queue;
 mod rig;
+mod spare;
 mod stack;
 mod step;
 mod tuning;

@@ -3,6 +3,7 @@
 use super::board::Board;
 use super::end::COMPLETE;
 use super::manage;
+use super::spare;
 use super::stack::{BOARD_INTID, ModerationStack, NICS, Tick, Wanted};
 use super::step::{ModerationFault, ModerationStep};
 use super::tuning::{TABLES, Tuning, table};
@@ -119,8 +120,9 @@ impl ModerationRig {
             let count = pairs.max(1) as u16;
             let config = Config {
                 requester,
-                queue_pairs: count,
-                completion_queues: count,
+                queue_pairs: count + spare::PAIRS,
+                completion_queues: count + spare::QUEUES,
+                memory_regions: spare::REGIONS,
                 event_queues: count,
                 patience_10us: u8::MAX,
                 ..Config::default()
@@ -189,6 +191,21 @@ impl ModerationRig {
             }
         }
         self.boot(move |_| violate("tuning", format!("a tuning does not come to rest: {said}")));
+    }
+
+    /// The NICs give what is left of them, and no more.
+    fn fill_nics(&mut self) {
+        if self.up().devices.is_empty() {
+            return;
+        }
+        let first: Vec<_> = self.boot(|stack| stack.spares().map(|spare| spare.begin()).collect());
+        self.machine.set_memory_exhausted(true);
+        let first = self.boot(move |stack| {
+            stack.spares().zip(&first).for_each(|(spare, first)| spare.without_memory(first));
+            first
+        });
+        self.machine.set_memory_exhausted(false);
+        self.boot(move |stack| stack.spares().zip(&first).for_each(|(spare, first)| spare.take_all(first)));
     }
 
     /// A fault of a device; none: it is healed.
@@ -332,6 +349,7 @@ impl Rig for ModerationRig {
                 );
             }
         });
+        self.fill_nics();
     }
 
     fn cover(&mut self, coverage: &mut Coverage) {

@@ -3,6 +3,7 @@
 use super::board::Port;
 use super::end::{DEPTH_MAX, ENTRIES, End};
 use super::queue::Queue;
+use super::spare::Spare;
 use super::tuning::{Consumer, Tuned, Tuning};
 use super::turns::Turns;
 use super::watch::Slow;
@@ -88,7 +89,7 @@ pub struct ModerationStack {
     pub(super) busy: Vec<AtomicBool>,
     pub(super) hotplug: AtomicBool,
     pub(super) seen: Mutex<Coverage>,
-    _devices: Vec<Device<SimHal>>,
+    pub(super) devices: Vec<Device<SimHal>>,
     _workers: Vec<Arc<Worker<SimHal>>>,
     programmers: Mutex<Vec<Arc<Programmer<SimHal>>>>,
     pub(super) wanted: Wanted,
@@ -156,7 +157,7 @@ impl ModerationStack {
             lines,
             hotplug: AtomicBool::new(false),
             seen: Mutex::default(),
-            _devices: devices,
+            devices,
             _workers: workers,
             programmers: Mutex::default(),
             wanted: wanted.clone(),
@@ -198,6 +199,12 @@ impl ModerationStack {
     /// The consumer of this number, modulo their number.
     pub(super) fn consumer(&self, number: u32) -> &Consumer {
         &self.consumers[number as usize % self.consumers.len()]
+    }
+
+    /// What the consumers have left of each NIC.
+    pub(super) fn spares(&self) -> impl Iterator<Item = Spare<'_>> {
+        let used = self.wanted.pairs as u16;
+        self.devices.iter().map(move |device| Spare { device, used })
     }
 
     /// `transition` was seen.

@@ -61,18 +61,25 @@ impl Core {
     #[inline]
     pub(crate) fn updated(&self) {
         if let Some(unrest) = self.unrest() {
-            self.stop_behind(unrest);
+            self.stop_behind(unrest, Kind::LateStep);
+        }
+    }
+
+    /// The running thread has started another one, and does not know its number yet.
+    pub(super) fn started(&self) {
+        if let Some(unrest) = self.unrest() {
+            self.stop_behind(unrest, Kind::LateStarter);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn stop_behind(&self, unrest: &State) {
+    fn stop_behind(&self, unrest: &State, kind: Kind) {
         if self.on_console() || self.dead.get() {
             return;
         }
-        if let Some(by) = unrest.late(Kind::LateStep, self.board.local_now()) {
-            self.tell_of_unrest(Kind::LateStep, by);
+        if let Some(by) = unrest.late(kind, self.board.local_now()) {
+            self.tell_of_unrest(kind, by);
             self.board.owe(by);
             self.settle();
         }

@@ -33,6 +33,7 @@ impl Core {
             Some(cpu) => self.ask_to_schedule(cpu),
             None => self.board.cpus.real().iter().for_each(|cpu| self.arm_slice(cpu)),
         }
+        self.started();
         Ok(id)
     }
 

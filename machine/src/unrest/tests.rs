@@ -312,6 +312,27 @@ fn a_plain_read_behind_an_update_sees_what_came_between() {
     assert!(late >= 3, "{late}");
 }
 
+/// A new thread may have run and slept before its starter has its number.
+#[test]
+fn a_starter_may_come_to_know_its_thread_late() {
+    let had_run = |unrest| {
+        let mut machine = Machine::new(MachineConfig { cpus: 2, unrest, ..MachineConfig::default() });
+        let boot = || {
+            let ran = Arc::new(Word::new(0));
+            let own = ran.clone();
+            let spec = ThreadSpec { name: "new", affinity: Affinity::Cpu(CpuId(1)), urgent: false };
+            SimHal.spawn(spec, Box::new(move || own.set(1))).expect("the CPU exists");
+            ran.get()
+        };
+        machine.run_boot(Ps::from_ns(1_000_000), boot).expect("it ends")
+    };
+    let always = Chance { per_mille: 1_000, longest: Ps::from_ns(50_000) };
+    let only = |seed| Unrest { chances: [Chance::default(); Kind::COUNT], ..Unrest::new(seed) };
+    assert_eq!(had_run(None), 0);
+    let late: u64 = (1..=4).map(|seed| had_run(Some(only(seed).with(Kind::LateStarter, always)))).sum();
+    assert!(late >= 3, "{late}");
+}
+
 /// Two agents add 1 to a word, each by a read and a write. The value in the end, and the turns.
 fn race(schedule: &str) -> (u64, Vec<Turn>) {
     let unrest = Some(Unrest::directed(schedule.parse().expect("a schedule")));
