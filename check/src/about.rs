@@ -13,6 +13,8 @@ pub(crate) struct Focus {
 /// A folder or file, scenarios, and what to turn to there. The longest that fits counts.
 const ABOUT: &[(&str, &[&str], Focus)] = &[
     ("drivers/src/dsa", PC, of(&["accelerator", "filling"], &[("accelerator", "2"), ("beside", "20")])),
+    ("drivers/src/gic", &["gicv2"], of(&["neighbours", "private"], &[])),
+    ("drivers/src/gic", &["gicv3"], of(&["neighbours", "nmi-neighbours", "private"], &[])),
     ("drivers/src/gic/frame.rs", GIC, of(&["v2m"], &[("messages_by", "v2m")])),
     ("drivers/src/gic/its", &["gicv3"], of(ITS, &[("messages_by", "its")])),
     ("drivers/src/gic/lpi.rs", &["gicv3"], of(ITS, &[("messages_by", "its")])),
@@ -87,7 +89,7 @@ mod tests {
         let focus = |scenario, file: &str| focus(scenario, &["docs/check.md".into(), file.into()]);
         assert_eq!(focus("pc-posted", "drivers/src/hpet.rs").map(|focus| focus.benches), Some(&["timers"][..]));
         assert_eq!(focus("gicv3", "drivers/src/gic/its/queue.rs").map(|focus| focus.benches), Some(ITS));
-        assert_eq!(focus("gicv2", "drivers/src/gic/its/queue.rs"), None);
+        assert_eq!(focus("gicv2", "drivers/src/gic/its/queue.rs"), focus("gicv2", "drivers/src/gic/v2.rs"));
         assert_eq!(focus("gicv2", "irq/src/flow.rs"), None);
     }
 }
