@@ -8,6 +8,7 @@ mod held;
 mod irq_am;
 mod levels;
 mod poll;
+mod posted;
 mod replay;
 mod ring;
 mod texts;
@@ -26,6 +27,7 @@ pub static PARTS: &Trials = &Trials {
         Trial { name: "held level", run: held::held },
         Trial { name: "level table", run: levels::levels },
         Trial { name: "poll list", run: poll::list },
+        Trial { name: "posted descriptor", run: posted::posted },
         Trial { name: "tuner", run: tuner::tuner },
         Trial { name: "virtqueue", run: ring::ring },
         Trial { name: "NVMe coalescing", run: features::coalescing },
@@ -38,6 +40,7 @@ pub static PARTS: &Trials = &Trials {
         "held level",
         "level table",
         "poll list",
+        "posted descriptor",
         "tuner",
         "virtqueue",
         "NVMe coalescing",
