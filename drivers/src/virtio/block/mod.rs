@@ -12,7 +12,7 @@ pub use request::{BatchDone, BlockError, BlockOp, BlockRequest, Completed, Submi
 
 use super::session::{self, QueueWish, Served, Wants, read_config};
 use super::transport::Transport;
-use super::{QueueFault, Refusal, Rung, VectorMap, VectorPolicy, VirtioError};
+use super::{Queue, QueueFault, Refusal, Rung, VectorMap, VectorPolicy, VirtioError};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hal::{Hal, Lock, Word};
@@ -118,7 +118,11 @@ impl<H: Hal> Block<H> {
         let wants = Wants { device: DeviceId::BLOCK, features: WANTED, policy: config.policy, queues: &wishes };
         let session = session::open(hal, &*transport, &wants)?;
         let info = read_info(&*transport, session.features)?;
-        let side = |queue| Ok(Lock::new(hal, Side::new(hal, queue)?));
+        // Until DRIVER_OK the device uses no queue, so those that have started may still be dropped.
+        let side = |queue: Queue<H>| {
+            let memory = Side::memory(hal, queue.memory().entries)?;
+            Ok(Lock::new(hal, Side::new(memory, queue)))
+        };
         Ok(Arc::new(Self {
             hal,
             info,
@@ -244,9 +248,9 @@ impl<H: Hal> Block<H> {
         let vector = self.map.queues.iter().find(|&&(of, _)| of == queue).map(|&(_, vector)| vector);
         let vector = vector.filter(|_| self.map.rung != Rung::Single);
         let wish = QueueWish { queue, entries: self.entries, interrupts: true };
+        let memory = Side::memory(self.hal, self.entries)?;
         let fresh = session::start_queue(self.hal, &*self.transport, self.info.features, &wish, vector)?;
-        let fresh = Side::new(self.hal, fresh)?;
-        *side.lock() = fresh;
+        *side.lock() = Side::new(memory, fresh);
         Ok(())
     }
 

@@ -51,16 +51,23 @@ pub(super) struct Side<H: Hal> {
 pub(super) type Batch = ([Completed; BATCH], usize, Option<QueueFault>);
 
 impl<H: Hal> Side<H> {
-    pub(super) fn new(hal: H, queue: Queue<H>) -> Result<Self, VirtioError> {
+    /// Memory for the slots of a queue of at most so many entries.
+    pub(super) fn memory(hal: H, entries_max: u16) -> Result<H::Dma, VirtioError> {
+        Ok(hal.dma_alloc(usize::from(entries_max.max(1)) * SLOT_BYTES, 64)?)
+    }
+
+    /// Its memory was allocated before the device started the queue: nothing may fail between the start and the first owner of
+    /// the rings.
+    pub(super) fn new(memory: H::Dma, queue: Queue<H>) -> Self {
         let entries = queue.memory().entries;
-        Ok(Self {
-            memory: hal.dma_alloc(usize::from(entries) * SLOT_BYTES, 64)?,
+        Self {
+            memory,
             slots: (0..entries).map(|_| None).collect(),
             free: (0..entries).rev().collect(),
             told_broken: false,
             counters: BlockQueueCounters::default(),
             queue,
-        })
+        }
     }
 
     fn at(&self, slot: u16, offset: usize) -> DeviceAddress {
