@@ -75,6 +75,8 @@ pub struct Net<H: Hal> {
     receive: Vec<Lock<H, ReceiveSide<H>>>,
     transmit: Vec<Lock<H, TransmitSide<H>>>,
     control: Option<Control<H>>,
+    /// Receive queues of the pairs for reflection: without buffers, but started, so the device keeps their rings.
+    _idle: Lock<H, Vec<Queue<H>>>,
     receiver: Arc<dyn Receiver<H>>,
     configuration_changes: H::Word,
 }
@@ -149,6 +151,7 @@ impl<H: Hal> Net<H> {
             receive: sides.receive,
             transmit: sides.transmit,
             control: sides.control,
+            _idle: Lock::new(hal, sides.idle),
             receiver,
             configuration_changes: H::Word::new(0),
         }))
@@ -228,11 +231,12 @@ struct Sides<H: Hal> {
     receive: Vec<Lock<H, ReceiveSide<H>>>,
     transmit: Vec<Lock<H, TransmitSide<H>>>,
     control: Option<Control<H>>,
+    idle: Vec<Queue<H>>,
 }
 
 impl<H: Hal> Sides<H> {
     fn new(hal: H, queues: Vec<Queue<H>>, config: &NetConfig, info: &NetInfo) -> Result<Self, VirtioError> {
-        let mut sides = Self { receive: Vec::new(), transmit: Vec::new(), control: None };
+        let mut sides = Self { receive: Vec::new(), transmit: Vec::new(), control: None, idle: Vec::new() };
         let (mut receive, mut reflect) = (Vec::new(), Vec::new());
         let control = info.features.has(net::CTRL_VQ).then(|| net::control_queue(info.pairs_max));
         for queue in queues {
@@ -240,7 +244,7 @@ impl<H: Hal> Sides<H> {
             if Some(queue.number()) == control {
                 sides.control = Some(Control::new(hal, queue)?);
             } else if pair >= config.pairs {
-                reflect.extend(is_transmit.then_some(queue));
+                if is_transmit { &mut reflect } else { &mut sides.idle }.push(queue);
             } else if is_transmit {
                 sides.transmit.push(Lock::new(hal, TransmitSide::new(queue)));
             } else {
