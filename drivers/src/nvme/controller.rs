@@ -43,6 +43,8 @@ pub struct Controller<H: Hal> {
     coalescing: H::Word,
     /// Fed by all I/O queues, except those whose vector feature 09h excludes.
     tuner: Lock<H, Option<Arc<Tuner<H>>>>,
+    /// Those vectors.
+    excluded: Lock<H, Vec<u16>>,
 }
 
 /// A guard: its holder alone may run a control operation.
@@ -73,6 +75,7 @@ impl<H: Hal> Controller<H> {
                 busy: H::Word::new(0),
                 coalescing: H::Word::new(0),
                 tuner: Lock::new(hal, None),
+                excluded: Lock::new(hal, Vec::new()),
                 wanted: config.queue_pairs,
                 port,
                 admin,
@@ -133,7 +136,7 @@ impl<H: Hal> Controller<H> {
         self.queues.lock()[index] = Some(pair.clone());
         pair.restart();
         pair.declare_coalescing(self.coalescing.get() != 0);
-        pair.tuning.attach(self.tuner());
+        pair.tuning.attach(self.tuner_of(pair.vector()));
         match self.admin.create_pair(&self.port, &pair) {
             Ok(()) => {
                 pair.open();
@@ -214,6 +217,19 @@ impl<H: Hal> Controller<H> {
         self.tuner.lock().clone()
     }
 
+    /// The tuner that a queue of `vector` feeds.
+    pub(super) fn tuner_of(&self, vector: Option<u16>) -> Option<Arc<Tuner<H>>> {
+        let is_excluded = vector.is_some_and(|vector| self.excluded.lock().contains(&vector));
+        if is_excluded { None } else { self.tuner() }
+    }
+
+    /// Feature 09h excludes `vector` from now on, or does not.
+    pub(super) fn exclude(&self, vector: u16, is_excluded: bool) {
+        let mut excluded = self.excluded.lock();
+        excluded.retain(|other| *other != vector);
+        excluded.extend(is_excluded.then_some(vector));
+    }
+
     pub(super) fn set_tuner(&self, tuner: Arc<Tuner<H>>) {
         *self.tuner.lock() = Some(tuner);
     }
@@ -253,6 +269,7 @@ impl<H: Hal> Controller<H> {
     fn start_again(&self) -> Result<(), NvmeError> {
         enable(&self.port, &self.admin)?;
         self.coalescing.set(0);
+        self.excluded.lock().clear();
         let granted = negotiate_queues(&self.port, &self.admin, self.wanted)?;
         for pair in self.all_pairs() {
             if pair.qid() > granted {

@@ -62,7 +62,8 @@ impl<H: Hal> Controller<H> {
         let dw11 = InterruptVector::new().with_iv(vector).with_cd(coalescing == VectorCoalescing::Immediate);
         let feature = FeatureId::INTERRUPT_VECTOR_CONFIGURATION;
         self.admin.set_feature(&self.port, feature, dw11.into_bits())?;
-        let tuner = (coalescing == VectorCoalescing::Coalesced).then(|| self.tuner()).flatten();
+        self.exclude(vector, coalescing == VectorCoalescing::Immediate);
+        let tuner = self.tuner_of(Some(vector));
         let pairs = self.all_pairs();
         let own = pairs.iter().filter(|pair| pair.vector() == Some(vector));
         own.for_each(|pair| pair.tuning.attach(tuner.clone()));
