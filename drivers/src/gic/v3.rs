@@ -227,10 +227,11 @@ impl<H: Hal> Version<H> for V3<H> {
         }
         icc.write(icc::PMR, Priority::UNMASKED.0.into());
         icc.write(icc::BPR1, 0);
+        // Active priorities that an earlier kernel never dropped would hold back interrupts for ever. EOImode changes only behind
+        // them.
+        icc.write(icc::AP1R0, 0);
         let split = mode.is_split();
         icc.modify(icc::CTLR, |bits| icc::Control::from_bits(bits).with_eoi_mode(split).into_bits());
-        // Active priorities that an earlier kernel never dropped would hold back interrupts for ever.
-        icc.write(icc::AP1R0, 0);
         icc.write(icc::IGRPEN1, 1);
         Ok(())
     }
