@@ -58,6 +58,19 @@ impl<H: Hal> BatchDone for Mailboxes<H> {
     }
 }
 
+/// Why a queue pair was not made.
+pub(super) struct Unmade {
+    pub(super) error: NvmeError,
+    /// The device has neither of its queues.
+    pub(super) is_undone: bool,
+}
+
+impl From<Unmade> for NvmeError {
+    fn from(unmade: Unmade) -> Self {
+        unmade.error
+    }
+}
+
 /// The admin queue pair and what its commands need.
 pub(super) struct Admin<H: Hal> {
     pub(super) pair: QueuePair<H>,
@@ -147,19 +160,20 @@ impl<H: Hal> Admin<H> {
     }
 
     /// Creates both queues of `pair` in the device, the completion queue first (Base 5.4, 5.5).
-    pub(super) fn create_pair(&self, port: &Port<H>, pair: &QueuePair<H>) -> Result<(), NvmeError> {
+    pub(super) fn create_pair(&self, port: &Port<H>, pair: &QueuePair<H>) -> Result<(), Unmade> {
+        let refused = |error| Unmade { is_undone: matches!(error, NvmeError::Command(..)), error };
         let dw10 = QueueDw10::new().with_qid(pair.qid()).with_qsize(pair.entries - 1).into_bits();
         let interrupts = CreateCqDw11::new().with_pc(true).with_ien(pair.vector().is_some());
         let dw11 = interrupts.with_iv(pair.vector().unwrap_or(0)).into_bits();
         let create_cq = Command { prp1: pair.cq_address().0, cdw10: dw10, cdw11: dw11, ..Command::default() };
-        self.execute(port, AdminOpcode::CREATE_IO_CQ, create_cq)?;
+        self.execute(port, AdminOpcode::CREATE_IO_CQ, create_cq).map_err(refused)?;
         let dw11 = CreateSqDw11::new().with_pc(true).with_cqid(pair.qid()).into_bits();
         let create_sq = Command { prp1: pair.sq_address().0, cdw10: dw10, cdw11: dw11, ..Command::default() };
-        if let Err(error) = self.execute(port, AdminOpcode::CREATE_IO_SQ, create_sq) {
-            self.delete_queue(port, AdminOpcode::DELETE_IO_CQ, pair.qid())?;
-            return Err(error);
-        }
-        Ok(())
+        self.execute(port, AdminOpcode::CREATE_IO_SQ, create_sq).map(|_| ()).map_err(|error| {
+            // Without an answer the device may have made both, or make them yet: then it refuses this, and keeps them.
+            let deleted = self.delete_queue(port, AdminOpcode::DELETE_IO_CQ, pair.qid());
+            Unmade { is_undone: refused(error).is_undone && deleted.is_ok(), error }
+        })
     }
 
     /// Deletes one queue (Base 5.6, 5.7).

@@ -4,7 +4,7 @@ mod config;
 mod identity;
 mod requests;
 
-use super::admin::Admin;
+use super::admin::{Admin, Unmade};
 use super::port::Port;
 use super::prp;
 use super::queue::Parts;
@@ -142,8 +142,8 @@ impl<H: Hal> Controller<H> {
                 pair.open();
                 Ok(pair)
             }
-            Err(error) => {
-                if matches!(error, NvmeError::Command(..)) {
+            Err(Unmade { error, is_undone }) => {
+                if is_undone {
                     pair.fail_all(IoError::QueueDeleted);
                     self.queues.lock()[index] = None;
                 }
