@@ -1,7 +1,7 @@
 //! One history, from its recipe to its verdict.
 
 use crate::catch;
-use crate::checkers::{Commands, Ends, Handlers, Ledger};
+use crate::checkers::{Commands, Ends, Handlers, Ledger, Memory};
 use crate::coverage::Coverage;
 use crate::draw::{KnobError, Knobs};
 use crate::history::{History, Recipe};
@@ -114,6 +114,7 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
         Box::new(Commands::default()),
         Box::new(Ends::default()),
         Box::new(Handlers::default()),
+        Box::new(Memory),
     ])));
     // Building draws the rest of the knobs.
     let (seed, comparable) = (recipe.seed_of("load"), plan.comparable);

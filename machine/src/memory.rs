@@ -9,6 +9,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use crate::core::current;
 use crate::event::ModelId;
 use crate::posted_writes::PostedWrites;
 use crate::stores::Stores;
@@ -83,6 +84,12 @@ impl Memory {
     /// Allocates a buffer for a driver.
     pub(crate) fn allocate(&self, len: usize, align: usize) -> Result<Dma, DmaError> {
         Dma::new(&self.arena, len, align)
+    }
+
+    /// Bus addresses of `buffer`, if it is of this memory.
+    pub(crate) fn range_of(&self, buffer: &Dma) -> Option<Range<u64>> {
+        let first = MEMORY_BASE + buffer.offset as u64;
+        Arc::ptr_eq(&self.arena, &buffer.arena).then(|| first..first + buffer.len as u64)
     }
 
     /// The word at a bus address, for an access of `bytes`.
@@ -323,6 +330,7 @@ pub(crate) fn with_field(word: u64, shift: u32, bits: u32, value: u64) -> u64 {
 
 impl Drop for Dma {
     fn drop(&mut self) {
+        current::try_with(|core| core.given_back(self));
         self.arena.release(self.offset, self.len.next_multiple_of(8));
     }
 }

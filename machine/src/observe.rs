@@ -345,6 +345,13 @@ pub enum Fact {
         /// See `old`.
         value: u64,
     },
+    /// A driver has given back memory that a device still uses ([`crate::model::Model::given_back`]).
+    GivenBack {
+        /// The device.
+        device: ModelId,
+        /// The bus address of what it uses.
+        address: u64,
+    },
     /// A fault that the harness planned did something: it changed an entry, refused an access, held an event back. A plan
     /// that changes nothing is not told.
     Struck {

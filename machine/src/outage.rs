@@ -9,6 +9,7 @@ use crate::observe::Fact;
 use crate::pci::all_ones;
 use crate::time::Ps;
 use crate::world::World;
+use core::ops::Range;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -210,6 +211,10 @@ impl<M: Model> Model for Unreliable<M> {
 
     fn eoi_broadcast(&mut self, world: &mut World<'_>, vector: u8) {
         self.model.eoi_broadcast(world, vector);
+    }
+
+    fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+        self.model.given_back(range)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -7,6 +7,7 @@
 //! | `handlers` | no handler of a freed line runs | lines, and handlers that run |
 //! | `posted` | no vector posted with ON clear and nobody looking; no halt while suppressed or with a notification lost | a descriptor a CPU |
 //! | `fairness` | a posted vector is served within a bound of notifications | vectors that were left, a CPU |
+//! | `memory` | no memory is given back that a device still uses | none |
 //! | `isolation` | what a hostile requester sends goes nowhere, and is recorded | hostile requesters |
 //! | `offline` | nothing of a device reaches an offline CPU | CPUs that are offline |
 //! | `entries` | a changed entry is not used from the cache for longer than an invalidation takes | entries used in an old form |
@@ -30,6 +31,7 @@ mod fairness;
 mod gic;
 mod handlers;
 mod isolation;
+mod memory;
 mod offline;
 mod polls;
 mod posted;
@@ -49,6 +51,7 @@ pub use fairness::Fairness;
 pub use gic::Gic;
 pub use handlers::Handlers;
 pub use isolation::Isolation;
+pub use memory::Memory;
 pub use offline::Offline;
 pub use polls::Polls;
 pub use posted::Posted;

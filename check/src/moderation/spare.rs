@@ -119,6 +119,8 @@ impl Spare<'_> {
             granted("a connection", pair.connect(pair.number()));
         }
         self.lend_all();
+        // The NIC uses them until it is off.
+        self.device.shutdown();
     }
 
     fn ask_for_more(&self, promised: [u32; 2], queues: [&Queue; 2]) {

@@ -4,6 +4,7 @@ pub use crate::event::ModelId;
 
 use super::world::World;
 use crate::time::Ps;
+use core::ops::Range;
 
 /// A request that a model sends towards memory and CPUs: from a drive to its root port, and from there to the IOMMU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +114,12 @@ pub trait Model {
 
     /// A CPU ended a level-triggered interrupt and its EOI is broadcast. Only I/O APICs use this.
     fn eoi_broadcast(&mut self, _world: &mut World<'_>, _vector: u8) {}
+
+    /// A driver gives back the memory of `range`. Returns an address there that the model still uses by itself: a queue that exists, a
+    /// table that is in use.
+    fn given_back(&mut self, _range: &Range<u64>) -> Option<u64> {
+        None
+    }
 
     /// Cumulative counters for reports, in a fixed order: (name, value). Times are in picoseconds and end in `_ps`.
     fn counters(&self) -> Vec<(&'static str, u64)> {

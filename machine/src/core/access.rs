@@ -180,6 +180,18 @@ impl Core {
         self.board.memory.allocate(len, align)
     }
 
+    /// A buffer goes back to the free list: tells of each model that still uses some of it.
+    pub(crate) fn given_back(&self, buffer: &Dma) {
+        let Some(range) = self.board.memory.range_of(buffer).filter(|_| self.board.witness.is_watched()) else {
+            return;
+        };
+        for (device, model) in (0..).map(ModelId).zip(self.board.models()) {
+            if let Some(address) = model.borrow_mut().given_back(&range) {
+                self.board.tell(|| Fact::GivenBack { device, address });
+            }
+        }
+    }
+
     /// A read-modify-write by the running CPU. First everything due happens, and the CPU waits for a cache line that a
     /// device updates atomically.
     #[inline]

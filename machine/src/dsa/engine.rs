@@ -61,6 +61,10 @@ impl Jobs {
         self.free.push(slot);
     }
 
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = &Descriptor> {
+        self.slots.iter().filter_map(|(_, job)| job.as_ref()).map(|job| &job.descriptor)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

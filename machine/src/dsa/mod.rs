@@ -35,6 +35,7 @@ use crate::pci::{Function, MessageCounts, Place, Shell};
 use crate::time::Ps;
 use crate::world::World;
 use command::Commands;
+use core::ops::Range;
 use engine::{Engine, Jobs};
 use spec::dsa::registers::DeviceState;
 use tables::{Group, Queue};
@@ -190,6 +191,14 @@ impl Function for Dsa {
         let write = if offset % 64 == 56 { portal_write } else { Ps(0) };
         // A portal is not read on the data path.
         Some(AccessCosts { read: portal_write, write })
+    }
+
+    /// Records and destinations of what is in flight.
+    fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+        let waiting = self.queues.iter().flat_map(|queue| &queue.waiting).map(|(descriptor, _)| descriptor);
+        let all = waiting.chain(self.jobs.descriptors());
+        let mut used = all.flat_map(|descriptor| [descriptor.record, descriptor.destination]);
+        used.find(|address| range.contains(address))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -52,6 +52,7 @@ use crate::time::Ps;
 use crate::world::World;
 use async_event::AsyncEvents;
 use controller::Controller;
+use core::ops::Range;
 use features::Features;
 use interrupt::Vector;
 use io::Slots;
@@ -349,6 +350,10 @@ impl Function for Nvme {
     /// Doorbells are independent of each other.
     fn write_order(&self, region: u8, offset: u32) -> u32 {
         if region == REGION_CONTROLLER && offset >= spec::nvme::registers::DOORBELLS { offset } else { 0 }
+    }
+
+    fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+        self.queues.bases().find(|base| range.contains(base))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

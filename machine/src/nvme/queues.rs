@@ -206,6 +206,12 @@ impl Queues {
         sq.exists() && !sq.is_empty() && self.cqs[usize::from(sq.cqid)].waiting.is_empty()
     }
 
+    /// Where the queues that exist lie.
+    pub(super) fn bases(&self) -> impl Iterator<Item = u64> {
+        let sqs = self.sqs.iter().filter(|sq| sq.exists()).map(|sq| sq.base);
+        sqs.chain(self.cqs.iter().filter(|cq| cq.exists()).map(|cq| cq.base))
+    }
+
     /// Whether any I/O queue exists.
     pub(super) fn any_io(&self) -> bool {
         self.sqs[1..].iter().any(SubmissionQueue::exists) || self.cqs[1..].iter().any(CompletionQueue::exists)

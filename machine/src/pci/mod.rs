@@ -28,6 +28,7 @@ pub(crate) use shell::all_ones;
 
 use crate::model::{AccessCosts, Model};
 use crate::world::World;
+use core::ops::Range;
 use shell::Served;
 
 /// A PCI device: the registers of its BARs, and its behaviour.
@@ -55,6 +56,11 @@ pub trait Function: 'static {
 
     /// As [`Model::access_costs`].
     fn access_costs(&self, _region: u8, _offset: u32) -> Option<AccessCosts> {
+        None
+    }
+
+    /// As [`Model::given_back`].
+    fn given_back(&mut self, _range: &Range<u64>) -> Option<u64> {
         None
     }
 
@@ -120,6 +126,10 @@ impl<F: Function> Model for F {
 
     fn access_costs(&self, region: u8, offset: u32) -> Option<AccessCosts> {
         Function::access_costs(self, region, offset)
+    }
+
+    fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+        Function::given_back(self, range)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -28,6 +28,7 @@ pub use wire::Wire;
 use crate::model::ModelId;
 use crate::pci::{Function, MessageCounts, Place, Shell};
 use crate::world::World;
+use core::ops::Range;
 use objects::{CompletionQueue, EventQueue, MemoryRegion, QueuePair};
 use std::collections::VecDeque;
 
@@ -186,6 +187,15 @@ impl Function for Nic {
     /// Doorbells of different pages are independent of each other.
     fn write_order(&self, region: u8, offset: u32) -> u32 {
         if region == REGION_DOORBELLS { 4 + 4 * (offset / spec::rdma::registers::doorbell::PAGE_BYTES) } else { 0 }
+    }
+
+    fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+        let events = self.event_queues.iter().filter(|queue| queue.control.enable()).map(|queue| queue.base);
+        let completions = self.completion_queues.iter().filter(|queue| queue.control.enable());
+        let pairs = self.queue_pairs.iter().filter(|pair| pair.runs());
+        let pairs = pairs.flat_map(|pair| [pair.send_base, pair.receive_base]);
+        let mut all = events.chain(completions.flat_map(|queue| [queue.base, queue.record])).chain(pairs);
+        all.find(|address| self.enabled && range.contains(address))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -3,9 +3,11 @@
 use super::either::Ring;
 use super::ring::{Layout, RingFeatures};
 use super::{Device, code};
+use crate::observe::Fact;
 use crate::time::Ps;
 use crate::unrest::Kind;
 use crate::world::World;
+use core::ops::Range;
 use spec::virtio::feature::{Feature, Features};
 use spec::virtio::{NO_VECTOR, Status};
 
@@ -21,6 +23,8 @@ pub(super) struct Queue {
     pub(super) ring: Option<Ring>,
     /// Its reset has begun and is not over.
     pub(super) is_resetting: bool,
+    /// Its driver has given back some of its memory, from this address on.
+    lost: Option<u64>,
 }
 
 impl Queue {
@@ -34,6 +38,7 @@ impl Queue {
             vector: NO_VECTOR,
             ring: None,
             is_resetting: false,
+            lost: None,
         }
     }
 }
@@ -147,7 +152,11 @@ impl Common {
             new.set_driver_ok(false);
         }
         self.status = new;
-        if new.driver_ok() && !old.driver_ok() { StatusChange::Started } else { StatusChange::None }
+        if !new.driver_ok() || old.driver_ok() {
+            return StatusChange::None;
+        }
+        self.tell_of_lost(world);
+        StatusChange::Started
     }
 
     pub(super) fn reset(&mut self) {
@@ -238,6 +247,27 @@ impl Common {
             world.schedule(world.now() + late, code::RESET, 0);
         }
         false
+    }
+
+    /// As [`crate::model::Model::given_back`]. Before DRIVER_OK a device consumes no buffer (VIRTIO 1.3, 3.1.1), so a queue that is ready
+    /// may go, until the device starts with it.
+    pub(super) fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+        let works = self.status.driver_ok();
+        let ready = self.queues.iter_mut().filter(|queue| queue.ring.is_some());
+        let lost = ready.filter_map(|queue| {
+            let areas = [queue.descriptors, queue.available, queue.used];
+            let lost = areas.into_iter().find(|address| range.contains(address))?;
+            queue.lost = Some(lost);
+            Some(lost)
+        });
+        lost.last().filter(|_| works)
+    }
+
+    /// The device starts: tells of a queue that is ready and whose memory is gone.
+    fn tell_of_lost(&self, world: &World<'_>) {
+        for address in self.queues.iter().filter_map(|queue| queue.lost) {
+            world.tell(|| Fact::GivenBack { device: world.me(), address });
+        }
     }
 
     /// The queue whose reset is over with this argument of [`code::RESET`]; none if something else ended it before.

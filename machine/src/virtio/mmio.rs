@@ -11,6 +11,7 @@ use crate::observe::Fact;
 use crate::time::Ps;
 use crate::world::World;
 use core::fmt;
+use core::ops::Range;
 use spec::virtio::NO_VECTOR;
 use spec::virtio::feature::{Feature, Features};
 use spec::virtio::mmio as reg;
@@ -308,6 +309,10 @@ impl<D: Device> Model for VirtioMmio<D> {
 
     fn access_costs(&self, _region: u8, offset: u32) -> Option<AccessCosts> {
         Some(self.config.exits.costs(offset == at::QUEUE_NOTIFY))
+    }
+
+    fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+        self.common.given_back(range)
     }
 
     /// `interrupts`: raised; the others: exits of each kind. Then the device's own.

@@ -18,6 +18,7 @@ use crate::observe::Fact;
 use crate::pci::{Bar, Capability, Function, Identity, MSIX_BAR_BYTES, MsixPlace, PBA_OFFSET, Place, Shell, Widths};
 use crate::time::Ps;
 use crate::world::World;
+use core::ops::Range;
 use spec::virtio::feature::Feature;
 use spec::virtio::pci::{self, CapabilityHead, CapabilityPlace, Isr, Structure, capability, common};
 use spec::virtio::{NO_VECTOR, Status};
@@ -362,6 +363,10 @@ impl<D: Device> Function for VirtioPci<D> {
     fn access_costs(&self, region: u8, offset: u32) -> Option<AccessCosts> {
         let notify = STRUCTURES.iter().position(|&structure| structure == Structure::NOTIFY).map(|page| page as u32);
         Some(self.config.exits.costs(region == REGION_STRUCTURES && Some(offset / PAGE) == notify))
+    }
+
+    fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+        self.common.given_back(range)
     }
 
     /// As [`super::VirtioMmio`]'s; this transport has nothing to acknowledge.
