@@ -20,6 +20,9 @@ const ABOUT: &[(&str, &[&str], Focus)] = &[
     ("drivers/src/gic/lpi.rs", &["gicv3"], of(ITS, &[("messages_by", "its")])),
     ("drivers/src/hpet.rs", PC, of(&["timers"], &[("timers", "1"), ("accelerator", "0"), ("beside", "40")])),
     ("drivers/src/ioapic", PC, of(&["threads"], &[])),
+    ("drivers/src/nvme/controller.rs", PC, of(&["narrow"], &[("tuned", "1")])),
+    ("drivers/src/nvme/reap.rs", PC, of(&["aborts", "narrow"], &[("entries", "2")])),
+    ("drivers/src/nvme/slots.rs", PC, of(&["aborts", "narrow"], &[("entries", "2")])),
     ("drivers/src/nvme/tuning.rs", PC, of(&[], &[("tuned", "1")])),
     (
         "drivers/src/posting",

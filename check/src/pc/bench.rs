@@ -1,6 +1,7 @@
 //! The small machine of the systematic search.
 
 use super::accelerator::AcceleratorStep;
+use super::manage::EXCLUDES;
 use super::poster::PosterStep;
 use super::removal::Removal;
 use super::step::PcStep;
@@ -31,7 +32,7 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         Path::Posted => "limit_ns=0",
     };
     let machine = [
-        "cpus=3,drives=1,queues=1,managed=0,strict_storms=0,threads=0,secret_us=0,secret_entries=0",
+        "cpus=3,drives=1,queues=1,entries=32,managed=0,strict_storms=0,threads=0,secret_us=0,secret_entries=0",
         "read_us=2,slice_us=3000,count_vectors=0,gone=0,users=1,load=20,carried=1,batch=2,depth=4,think_ns=500,roaming=0,polls=0",
         "accelerator=0,timers=0,deeds=0",
         own,
@@ -78,7 +79,7 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
     ];
     let all = ["move", "move-back", "disable", "retrigger", "offline", "offline-target"];
     let ringing = ringing("ringing", &machine, &operations, &all);
-    let mut others = vec![threads(own, &operations), aborts(&machine), ringing];
+    let mut others = vec![threads(own, &operations), aborts(&machine), narrow(&machine), ringing];
     let busy = |name, chosen: &[&str], faults| busy(name, (chosen, faults), &machine, &operations);
     if delivery == Path::Plain {
         // Only a message that was moved has an earlier one that may come in its place.
@@ -121,7 +122,7 @@ fn device(
     operations: Vec<(&'static str, PcStep)>,
 ) -> Bench<PcStep> {
     let machine = [
-        "cpus=3,drives=1,queues=1,managed=0,strict_storms=0,threads=0,secret_us=0,secret_entries=0",
+        "cpus=3,drives=1,queues=1,entries=32,managed=0,strict_storms=0,threads=0,secret_us=0,secret_entries=0",
         "read_us=2,slice_us=3000,count_vectors=0,gone=0,users=1,load=2,carried=0,batch=1,depth=1,think_ns=500,roaming=0,polls=0",
         "deeds=0",
         own,
@@ -242,10 +243,27 @@ fn aborts(machine: &[&'static str]) -> Bench<PcStep> {
     Bench { before, operations, pairs: Some(Vec::new()), ..Bench::new("aborts", &machine) }
 }
 
+/// A queue of two entries: a command is all that it takes, and nothing else comes that could cover what is forgotten behind it.
+fn narrow(machine: &[&'static str]) -> Bench<PcStep> {
+    let machine: Vec<_> = machine.iter().copied().chain(["entries=2,read_us=20,full=1,tuned=1"]).collect();
+    let abort = |age_ns| PcStep::Abort { queue: 0, age_ns };
+    let operations = vec![
+        ("abort", abort(501)),
+        ("abort-beside", abort(500)),
+        ("burst", PcStep::Burst { queue: 0, count: 6, depth: 1 }),
+        ("reset", PcStep::Reset { drive: 0 }),
+        ("recreate", PcStep::Recreate { queue: 0, ns: 100 }),
+        ("exclude", PcStep::Coalesce { drive: 0, entries: EXCLUDES, us: 100 }),
+        ("disable-queue", PcStep::Disable { line: QUEUE, depth: 1, ns: 300 }),
+    ];
+    let before = vec![PcStep::Burst { queue: 0, count: 6, depth: 1 }];
+    Bench { before, operations, ..Bench::new("narrow", &machine) }
+}
+
 /// The same with handlers in threads, which hold their lines back: what concerns the level line and the ringing device's.
 fn threads(own: &'static str, operations: &[(&'static str, PcStep)]) -> Bench<PcStep> {
     let machine = [
-        "cpus=3,drives=1,queues=1,managed=0,strict_storms=0,threads=1,secret_us=0,secret_entries=0",
+        "cpus=3,drives=1,queues=1,entries=32,managed=0,strict_storms=0,threads=1,secret_us=0,secret_entries=0",
         "read_us=2,slice_us=3000,count_vectors=0,gone=0,users=1,load=4,carried=1,batch=2,depth=4,think_ns=500,roaming=0,polls=0",
         "accelerator=0,timers=0,deeds=0",
         own,

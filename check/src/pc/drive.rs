@@ -177,6 +177,8 @@ pub(super) struct Drive {
     pub(super) index: u32,
     pub(super) model: ModelId,
     queues: u16,
+    /// Entries of each queue.
+    entries: u16,
     managed: bool,
     admin_timeout_ns: u64,
     controller: Mutex<Option<Arc<Controller<SimHal>>>>,
@@ -197,13 +199,14 @@ impl Drive {
         host: &Host,
         model: ModelId,
         index: u32,
-        (queues, managed): (u16, bool),
+        (queues, entries, managed): (u16, u16, bool),
         impatient: bool,
     ) -> Self {
         let drive = Self {
             index,
             model,
             queues,
+            entries,
             managed,
             admin_timeout_ns: if impatient { IMPATIENT_NS } else { ADMIN_TIMEOUT_NS },
             controller: Mutex::default(),
@@ -250,7 +253,7 @@ impl Drive {
     /// Creates a queue and gives it a line. The caller holds the slot.
     pub(super) fn bind(&self, host: &Host, slot: &Slot, numbers: &AtomicU64) -> Result<(), BindError> {
         let controller = self.controller().ok_or(NvmeError::Stopped)?;
-        let config = QueueConfig { entries: 32, vector: Some(slot.vector()), transfer_bytes_max: 16 << 10 };
+        let config = QueueConfig { entries: self.entries, vector: Some(slot.vector()), transfer_bytes_max: 16 << 10 };
         let pair = controller.create_queue_pair(config, slot.load.clone())?;
         queues::opened(slot.load.index(), self.model, pair.qid());
         match self.connect(host, slot, pair.clone(), numbers) {

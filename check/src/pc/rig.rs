@@ -163,7 +163,8 @@ impl Rig for PcRig {
         let host = self.hardware.bring_up();
         let models: Vec<_> = self.drives.iter().map(|site| site.drive).collect();
         let (delivery, poster, seed) = (self.delivery, self.poster, self.seed);
-        let Shape { queues, managed, mix, calls, timers: has_timers, tuned, linger_ns, deeds_percent, .. } = self.shape;
+        let Shape { queues, entries, managed, mix, calls, timers: has_timers, tuned, linger_ns, deeds_percent, .. } =
+            self.shape;
         let ringer = self.hardware.models.ringer;
         let sent = self.hardware.machine.with_model(ringer, |ringer: &mut Ringer| ringer.sent()).expect("the ringer");
         let rings = Arc::new(Rings::new(host.ringer, sent, linger_ns, (seed, deeds_percent)));
@@ -180,7 +181,7 @@ impl Rig for PcRig {
                 host,
                 delivery,
                 &models,
-                (queues, managed),
+                (queues, entries, managed),
                 promises,
                 (seed, mix, calls),
                 (rings, numbers, accelerator, timers, poster),
@@ -318,13 +319,14 @@ fn bring_up(
     host: Arc<Host>,
     delivery: Path,
     models: &[ModelId],
-    (queues, managed): (u16, bool),
+    (queues, entries, managed): (u16, u16, bool),
     promises: Promises,
     (seed, mix, calls): (u64, Mix, bool),
     (rings, numbers, accelerator, timers, poster): Sources,
 ) -> Arc<PcStack> {
     let cpus = CpuSet::first(host.cpus());
-    let bring_up = |(&model, index)| Drive::bring_up(&host, model, index, (queues, managed), promises.impatient);
+    let bring_up =
+        |(&model, index)| Drive::bring_up(&host, model, index, (queues, entries, managed), promises.impatient);
     let drives: Vec<_> = models.iter().zip(0..).map(bring_up).collect();
     let mut slots = Vec::new();
     for drive in 0..drives.len() {

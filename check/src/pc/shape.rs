@@ -14,9 +14,14 @@ use machine::nvme::HiddenCoalescing;
 use machine::time::Ps;
 use machine::{Costs, Interrupts, MachineConfig};
 
+/// Entries of a drive's queue, in most histories.
+const QUEUE_ENTRIES_MAX: u64 = 32;
+
 /// How the drives are populated, and who loads them.
 pub(super) struct Shape {
     pub(super) queues: u16,
+    /// Entries of each queue of a drive.
+    pub(super) entries: u16,
     pub(super) managed: bool,
     pub(super) users: u32,
     pub(super) habit: Habit,
@@ -55,6 +60,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let cpus = knobs.number("cpus", 1..=8) as u32;
     let drives = knobs.number("drives", 1..=2) as u32;
     let queues = knobs.number("queues", 1..=3).min(cpus.into()) as u16;
+    let entries = draw_entries(knobs);
     let managed = knobs.chance("managed", 25);
     let storm = draw_storm(knobs);
     let force_threads = knobs.chance("threads", 25);
@@ -95,6 +101,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     };
     let shape = Shape {
         queues,
+        entries,
         managed,
         users,
         habit,
@@ -124,6 +131,12 @@ fn draw_users(knobs: &mut Knobs, delivery: Path) -> [bool; 4] {
     // Where a unit remaps, it blocks the messages that the function notifies with.
     let poster = delivery == Path::Plain && knobs.chance("poster", 30);
     [timers, poster, knobs.chance("tuned", 40), knobs.chance("calls", 30)]
+}
+
+/// In a few histories each queue comes to its end after a few commands, and one command may be all that it takes.
+fn draw_entries(knobs: &mut Knobs) -> u16 {
+    let draw = |draw: &mut Draw| if draw.percent(80) { QUEUE_ENTRIES_MAX } else { draw.within(2..=6) };
+    knobs.number_with("entries", 2..=QUEUE_ENTRIES_MAX, QUEUE_ENTRIES_MAX, draw) as u16
 }
 
 /// A remapping unit may forget any entry at any time.
