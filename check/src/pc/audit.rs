@@ -22,6 +22,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// A healed drive comes back within this many resets.
 const RESETS_MAX: u32 = 3;
+/// More than an admin queue has entries.
+const REFUSALS: u32 = 80;
 /// In so many histories a line gets all the threads that it may have.
 const THREADS_FILLED_ONE_IN: u64 = 8;
 
@@ -183,7 +185,33 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
             }
         }
         stack.host.check_no_vector_leaked();
+    } else {
+        stack.drives.iter().for_each(|drive| check_refusals(stack, drive));
     }
+}
+
+/// A controller that is down refuses each command, and keeps nothing of it: it is refused for the same reason as often as it is
+/// asked, and works when it is up again.
+fn check_refusals(stack: &PcStack, drive: &Drive) {
+    let Some(controller) = drive.controller() else { return };
+    let fails = |what: &str, told: &dyn std::fmt::Debug| {
+        violate("refusals", format!("drive {} was shut down at rest; {what}: {told:?}", drive.index));
+    };
+    let down = disrupt(&stack.loads_of(drive), || controller.shutdown());
+    if down.is_err() {
+        fails("its shutdown", &down);
+    }
+    for _ in 0..REFUSALS {
+        match controller.coalescing() {
+            Err(NvmeError::Stopped) => {}
+            told => fails("a command to it", &told),
+        }
+    }
+    let up = disrupt(&stack.loads_of(drive), || controller.reset()).and_then(|()| controller.coalescing());
+    if up.is_err() {
+        fails("it does not come up", &up);
+    }
+    stack.saw("drive: refuses commands while it is down");
 }
 
 /// No command of the queue is in flight, and so there is none to abort, whatever its age.
