@@ -14,7 +14,9 @@ use crate::checkers::truth::marks;
 use crate::deeds::Deed;
 use crate::server::{GUEST_NOTIFICATION, Path};
 use crate::verdict::violate;
-use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionLook, Controller, NvmeError};
+use drivers::nvme::{
+    Coalescing, CoalescingThreshold, CoalescingTime, CompletionLook, Controller, NvmeError, VectorCoalescing,
+};
 use drivers::vtd::GuestPosting;
 use hal::{CpuId, CpuSet, Dma as _, Hal as _, Regs as _};
 use irq::posted::{Deliverable, Descriptor, Notification};
@@ -36,6 +38,8 @@ const FIRE_LOOK_NS: u64 = 100;
 const ABORTS: u32 = 6;
 const ABORT_GAP_NS: u64 = 15_000;
 const SLOW_NS: u64 = 40_000;
+/// A step that sets coalescing to so many entries excludes a vector too.
+pub(super) const EXCLUDES: u16 = 5;
 /// Between two retriggers of one step: longer than an interrupt of a line alone.
 const RETRIGGERED_NS: u64 = 1_000;
 /// A kick comes within this time, however busy its CPU is: longer than an invalidation queue that fails takes.
@@ -323,7 +327,28 @@ fn coalesce(stack: &PcStack, drive: &Drive, entries: u16, us: u32) {
     };
     match controller.set_coalescing(coalescing) {
         Ok(()) => {}
-        Err(error) => stack.fails("coalescing", drive, &error),
+        Err(error) => return stack.fails("coalescing", drive, &error),
+    }
+    // The numbers of few histories ask for it, so that no draw changes.
+    let slot = stack.slots_of(drive).next().filter(|_| entries == EXCLUDES);
+    if let Some(bound) = slot.and_then(Slot::bound) {
+        exclude(stack, drive, &controller, &bound);
+    }
+}
+
+/// Excludes a queue's vector from coalescing (NVMe Base, "Interrupt Vector Configuration"), and its queue from the tuning; or takes it
+/// back.
+fn exclude(stack: &PcStack, drive: &Drive, controller: &Controller<SimHal>, bound: &Bound) {
+    let Some(vector) = bound.pair.vector() else { return };
+    stack.loads_of(drive).iter().for_each(|load| load.was_disrupted.store(true, Relaxed));
+    let wanted = match controller.vector_coalescing(vector) {
+        Ok(VectorCoalescing::Coalesced) => VectorCoalescing::Immediate,
+        Ok(VectorCoalescing::Immediate) => VectorCoalescing::Coalesced,
+        Err(error) => return stack.fails("coalescing of a vector", drive, &error),
+    };
+    match controller.set_vector_coalescing(vector, wanted) {
+        Ok(()) => stack.saw("tuning: a vector excluded, or taken back"),
+        Err(error) => stack.fails("coalescing of a vector", drive, &error),
     }
 }
 

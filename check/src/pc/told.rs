@@ -120,6 +120,9 @@ impl Tunings {
         for Tuned { index, drive, told, .. } in &self.0 {
             let own = stack.drives.iter().find(|own| own.index == *index).expect("it is one of them");
             let is_same = own.controller().is_some_and(|now| Arc::ptr_eq(&now, drive));
+            if is_same && !stack.promises.faulty {
+                pairs(drive).iter().for_each(|pair| check_tuned(*index, own.model, pair));
+            }
             if !is_same || stack.loads_of(own).iter().any(|load| load.was_disrupted.load(Relaxed)) {
                 continue;
             }
@@ -131,6 +134,19 @@ impl Tunings {
             }
             stack.saw("tuning: a drive's entries add up");
         }
+    }
+}
+
+/// A queue feeds its drive's tuning, unless the drive never holds the interrupts of its vector back.
+fn check_tuned(index: u32, model: ModelId, pair: &QueuePair<SimHal>) {
+    let Some(vector) = pair.vector() else { return };
+    let held = inspect(model, |drive: &Nvme, _| drive.is_immediate(vector)).flatten();
+    if held.is_some_and(|is_immediate| is_immediate == pair.is_tuned()) {
+        let (own, tuned) = (pair.qid(), pair.is_tuned());
+        let text = format!(
+            "drive {index}, vector {vector}: never held back: {held:?}, and queue {own} feeds the tuning: {tuned}"
+        );
+        violate("tuning", text);
     }
 }
 

@@ -284,6 +284,11 @@ impl Nvme {
         self.features.coalescing.into_bits()
     }
 
+    /// Feature 09h, CD: the interrupts of `vector` are never held back. None if there is no such vector.
+    pub fn is_immediate(&self, vector: u16) -> Option<bool> {
+        self.features.coalescing_disabled.get(usize::from(vector)).copied()
+    }
+
     /// I/O commands in work now.
     pub fn slots_in_use(&self) -> usize {
         self.slots.in_use()
