@@ -19,6 +19,7 @@
 //! | `programs` | a thread that programs the levels of several consumers serves them in turn | levels that wait |
 //! | `containment` | a line that nobody handles is masked for a while | the last answers, a handler |
 //! | [`beliefs`] | what software believes is what the hardware holds | differences of the last look |
+//! | `whereabouts` | a line that has moved is served where it is | lines that were moved |
 //! | `waits` | a system vector is taken within its bound | waits, a CPU |
 
 pub(crate) mod acks;
@@ -41,6 +42,7 @@ mod redirections;
 mod refusals;
 pub(crate) mod truth;
 mod waits;
+mod whereabouts;
 
 pub use acks::Acks;
 pub use commands::Commands;
@@ -61,6 +63,7 @@ pub use redirections::Redirections;
 pub use refusals::Refusals;
 pub use truth::Truth;
 pub use waits::Waits;
+pub use whereabouts::Whereabouts;
 
 use crate::coverage::Coverage;
 use crate::mark::Mark;

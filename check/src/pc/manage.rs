@@ -138,6 +138,9 @@ fn move_line(stack: &PcStack, line: u32, cpus: u64) {
             stack.saw("move: with a vector pending");
         }
         stack.host.core().set_affinity(line, &wanted)?;
+        if !(0..stack.host.cpus()).any(|cpu| stack.host.is_away(CpuId(cpu))) {
+            marks::moved(stack.host.core(), line);
+        }
         let waits = stack.host.core().view(line).is_some_and(|view| view.move_wanted);
         stack.saw(if waits { "move: waits for an earlier one" } else { "move: at once" });
         Ok(())

@@ -17,7 +17,7 @@ use super::timers::Timers;
 use super::told::Tunings;
 use super::{accounts, audit, manage};
 use crate::checkers::{
-    Checker, Entries, Fairness, Isolation, Offline, Posted, Queues, Redirections, Refusals, Truth, Waits,
+    Checker, Entries, Fairness, Isolation, Offline, Posted, Queues, Redirections, Refusals, Truth, Waits, Whereabouts,
 };
 use crate::coverage::Coverage;
 use crate::server::poster::Poster as PostingFunction;
@@ -219,6 +219,10 @@ impl Rig for PcRig {
         ];
         if self.faults.is_empty() {
             checkers.push(Box::new(Queues::new(forced, accounts::known_queues(self.up()))));
+        }
+        // A thread runs once more without an interrupt.
+        if !forced {
+            checkers.push(Box::new(Whereabouts::default()));
         }
         if self.delivery != Path::Plain {
             let table = Regs::Model { model: iommu, region: 0 }.read64(IRTA) & !0xfff;

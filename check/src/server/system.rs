@@ -4,6 +4,7 @@ use super::bringup::request;
 use super::calls::Calls;
 use super::ringer::RingerPort;
 use super::{IOAPIC_REQUESTER, Load, Models, RINGER_REQUESTER, WIRE_PIN};
+use crate::checkers::truth::marks;
 use crate::deadlines;
 use drivers::apic::device_vectors;
 use drivers::ioapic::PinWiring;
@@ -331,6 +332,7 @@ impl Host {
         let off = SimHal.irq_save();
         let away = &self.watch.away[cpu.index()];
         away.store(true, Relaxed);
+        marks::astir();
         let result = self.pc.stop_cpu().map(|gone| assert_eq!(gone, cpu));
         if result.is_ok() {
             let offline = &self.watch.offline[cpu.index()];

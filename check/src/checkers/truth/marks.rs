@@ -23,6 +23,11 @@ const STRAYS: u32 = 0x307;
 /// From here on: what the core claims, by [`Claim`].
 const CLAIMED: u32 = 0x308;
 
+/// A line has moved to this CPU: the operation has returned.
+const MOVED: u32 = 0x310;
+/// The core is about to move lines by itself.
+const ASTIR: u32 = 0x311;
+
 /// The line in the bits from here on, the rest below.
 const LINE_BIT: u32 = 48;
 /// In an answer: 1 + the load of a queue, in the bits from here on.
@@ -136,6 +141,40 @@ pub(crate) fn placed(core: &IrqCore<SimHal>, lines: impl Iterator<Item = Irq>) {
             mark(PLACED, line, target.cpu.0.into());
         }
     }
+}
+
+/// A move of the line has returned. No CPU is on its way off or on, so the line stays where the core says it is.
+pub(crate) fn moved(core: &IrqCore<SimHal>, line: Irq) {
+    // A notification serves vectors that come meanwhile without another interrupt.
+    let is_posted = |view: &LineView| view.levels.iter().any(|level| level.chip.contains("POST"));
+    let is_alone = |view: &LineView| !view.move_wanted && !view.shared && view.handlers.len() == 1 && !is_posted(view);
+    let place = || core.view(line).filter(is_alone).and_then(|view| view.effective);
+    let Some(target) = place() else { return astir() };
+    mark(MOVED, line, target.cpu.0.into());
+    // Another manager may have moved it before the mark, and have marked that first.
+    if place() != Some(target) {
+        astir();
+    }
+}
+
+/// The core is about to move lines by itself.
+pub(crate) fn astir() {
+    machine::mark(ASTIR, 0);
+}
+
+/// The line and the CPU of [`moved`]; none of [`astir`].
+pub(in crate::checkers) fn whereabouts(tag: u32, value: u64) -> Option<Option<(u16, u32)>> {
+    match tag {
+        MOVED => Some(Some(((value >> LINE_BIT) as u16, value as u32))),
+        // A number may go to another line.
+        ASTIR | ALLOCATED => Some(None),
+        _ => None,
+    }
+}
+
+/// The line whose handler answered in an interrupt.
+pub(in crate::checkers) fn answered_line(tag: u32, value: u64) -> Option<u16> {
+    (tag == ANSWERED && value & 2 == 0).then_some((value >> LINE_BIT) as u16)
 }
 
 /// Marks how many interrupts had no line, on so many CPUs.
