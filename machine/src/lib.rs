@@ -46,7 +46,9 @@ mod work;
 
 pub use board::{model, world};
 pub use config::{Interrupts, MachineConfig};
-pub use core::{begin_agent, declare_cpu, end_agent, inspect, mark, peek_lapic, peek64, plug, push_writes, stop_run};
+pub use core::{
+    affinity_of, begin_agent, declare_cpu, end_agent, inspect, mark, peek_lapic, peek64, plug, push_writes, stop_run,
+};
 pub use costs::Costs;
 pub use cpu::{CpuTimes, Exception, IrqInput};
 pub use machine::{BootError, EngineCounters, Machine, RunEnd};

@@ -2,7 +2,7 @@
 
 use crate::time::Ps;
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
-use hal::{CpuId, ThreadId};
+use hal::{Affinity, CpuId, ThreadId};
 use sched::{Scheduler, Topology};
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
@@ -94,6 +94,8 @@ pub(crate) struct WayOut(*const Yielder<Reason, Yield>);
 pub(crate) struct Threads {
     sched: RefCell<Scheduler>,
     threads: RefCell<Vec<Rc<Thread>>>,
+    /// Where each thread may run, as it was asked for last.
+    affinities: RefCell<Vec<Affinity>>,
     /// A CPU's idle coroutine, for a CPU to which no thread has lent its stack.
     idle: RefCell<Vec<Option<Rc<Thread>>>>,
     /// The coroutine on each CPU: a thread, or its idle coroutine.
@@ -112,6 +114,7 @@ impl Threads {
         Self {
             sched: RefCell::new(scheduler),
             threads: RefCell::default(),
+            affinities: RefCell::default(),
             idle: RefCell::new((0..cpus).map(|_| None).collect()),
             current: (0..cpus).map(|_| Cell::new(None)).collect(),
             yielder: Cell::new(core::ptr::null()),
@@ -124,8 +127,20 @@ impl Threads {
         self.sched.borrow_mut()
     }
 
+    /// Where `thread` may run, if it exists.
+    pub(crate) fn affinity(&self, thread: ThreadId) -> Option<Affinity> {
+        self.affinities.borrow().get(thread.0 as usize).cloned()
+    }
+
+    pub(crate) fn set_affinity(&self, thread: ThreadId, affinity: &Affinity) {
+        if let Some(own) = self.affinities.borrow_mut().get_mut(thread.0 as usize) {
+            *own = affinity.clone();
+        }
+    }
+
     /// Adds the coroutine of the thread that was spawned last.
-    pub(crate) fn add(&self, id: ThreadId, thread: Rc<Thread>) {
+    pub(crate) fn add(&self, id: ThreadId, affinity: &Affinity, thread: Rc<Thread>) {
+        self.affinities.borrow_mut().push(affinity.clone());
         let mut threads = self.threads.borrow_mut();
         assert_eq!(threads.len(), id.0 as usize, "thread numbers are dense");
         threads.push(thread);

@@ -337,6 +337,7 @@ impl Rig for GicRig {
                 assert!(!masked && !view.in_progress, "source {} is held back:\n{view}", source.number);
                 let active = stack.system.core.irqchip_state(line, IrqChipState::Active);
                 assert_ne!((source.is_private(), active), (false, Ok(true)), "source {} is active", source.number);
+                source.check_thread(&stack.system);
             }
             bringup::check(&stack.system, asked);
             guards::check(stack);

@@ -6,7 +6,8 @@ use super::misuse;
 use crate::checkers::truth::marks;
 use crate::deeds::Deeds;
 use crate::mark::Mark;
-use hal::{CpuId, Hal as _};
+use crate::verdict::violate;
+use hal::{Affinity, CpuId, Hal as _, ThreadId, Threads as _};
 use irq::{Action, Irq, IrqReturn};
 use machine::SimHal;
 use spec::gic::IntId;
@@ -84,6 +85,8 @@ pub(crate) struct Source {
     since_ns: AtomicU64,
     /// A manager holds it for an operation that must run alone.
     claimed: AtomicBool,
+    /// 1 + the thread that served it last, if a thread does; 0: none has.
+    thread: AtomicU64,
     /// Handlers that found no event.
     pub(super) empty: AtomicU64,
     /// Its handler was taken off. A pseudo-NMI that came just then is nobody's: its line does not count it.
@@ -115,6 +118,7 @@ impl Source {
             heard: AtomicU64::new(0),
             since_ns: AtomicU64::new(0),
             claimed: AtomicBool::new(false),
+            thread: AtomicU64::new(0),
             empty: AtomicU64::new(0),
             was_removed: AtomicBool::new(false),
         }
@@ -126,6 +130,23 @@ impl Source {
 
     pub(super) fn set_line(&self, line: Option<Irq>) {
         self.line.store(line.map_or(0, |line| line.0 + 1), Relaxed);
+    }
+
+    /// All is at rest: the thread of its handler, if it has one, may run just where the line is delivered
+    /// ([`irq::IrqCore::request_threaded`]).
+    pub(super) fn check_thread(&self, system: &ArmHarness) {
+        let Some(thread) = self.thread.load(Relaxed).checked_sub(1) else { return };
+        let view =
+            self.line().and_then(|line| system.core.view(line)).filter(|view| view.threads > 0 && !view.move_wanted);
+        let Some(target) = view.and_then(|view| view.effective) else { return };
+        let may_run = machine::affinity_of(ThreadId(thread as u32));
+        if may_run.as_ref().is_some_and(|may_run| *may_run != Affinity::Cpu(target.cpu)) {
+            let text = format!(
+                "source {} is delivered to CPU {}, and its thread may run on {may_run:?}",
+                self.number, target.cpu
+            );
+            violate("affinity", text);
+        }
     }
 
     /// Private lines belong to all CPUs.
@@ -340,6 +361,8 @@ impl Action for Handler {
             }
         }
         if self.part == Part::Thread {
+            let own = u64::from(SimHal.current_thread().0) + 1;
+            self.sources.iter().for_each(|source| source.thread.store(own, Relaxed));
             machine::mark(RELEASED, intid);
         }
         Mark::HandlerLeft.of(self.number);

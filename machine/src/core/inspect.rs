@@ -3,6 +3,7 @@
 use super::current;
 use crate::model::ModelId;
 use crate::world::World;
+use hal::{Affinity, ThreadId};
 
 /// Calls `look` with a model of this host thread's machine. Takes no simulated time and is no point of the seam, so
 /// `look` sees the model as it is between two events: without register writes that are still on their way. `None`
@@ -24,6 +25,13 @@ pub fn push_writes(model: ModelId) {
         core.board.owe(core.push_writes(model));
         core.settle();
     });
+}
+
+/// Where `thread` may run, as it was asked for last. `None` without a machine or such a thread.
+pub fn affinity_of(thread: ThreadId) -> Option<Affinity> {
+    let mut seen = None;
+    current::try_with(|core| seen = core.threads.affinity(thread));
+    seen
 }
 
 /// A register of a CPU's local APIC, at the place that it has in the APIC's mode, as it is. `None` without a machine, such a CPU or such

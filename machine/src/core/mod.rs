@@ -15,7 +15,7 @@ mod points;
 mod scheduling;
 
 pub use history::{begin_agent, declare_cpu, end_agent, mark, peek64, plug, stop_run};
-pub use inspect::{inspect, peek_lapic, push_writes};
+pub use inspect::{affinity_of, inspect, peek_lapic, push_writes};
 
 use crate::board::controller::Controller;
 use crate::board::{Board, BoardConfig};

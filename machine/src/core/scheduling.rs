@@ -25,7 +25,7 @@ impl Core {
             body();
             current::with(Core::exit_thread)
         });
-        self.threads.add(id, coroutine);
+        self.threads.add(id, &spec.affinity, coroutine);
         if let Some(turns) = self.unrest().and_then(|unrest| unrest.turns.as_ref()).filter(|_| !self.on_console()) {
             self.current_thread().into_iter().for_each(|starter| turns.inherit(id, starter));
         }
@@ -40,6 +40,7 @@ impl Core {
     /// Sets the CPUs where a thread may run from now on.
     pub(crate) fn set_affinity(&self, thread: ThreadId, affinity: &Affinity) -> Result<(), SpawnError> {
         let kicked = self.threads.sched().set_affinity(thread, affinity)?;
+        self.threads.set_affinity(thread, affinity);
         kicked.into_iter().for_each(|cpu| self.ask_to_schedule(cpu));
         Ok(())
     }
