@@ -1,11 +1,12 @@
 //! Lines that the driver holds by guards ([`systems::Line`]): the drop of a guard gives back what it stands for, whichever goes
 //! first.
 
+use super::harness;
 use super::source::{Handler, Kind, Source, Style};
-use super::stack::GicStack;
+use super::stack::{GicStack, STRAY};
 use crate::verdict::violate;
 use hal::{CpuSet, Hal as _};
-use irq::{AllocRequest, Flow, Irq, IrqCore, IrqDomain, IrqError, LineView, RequestFlags};
+use irq::{Action, AllocRequest, Flow, Irq, IrqCore, IrqDomain, IrqError, IrqReturn, LineView, RequestFlags};
 use machine::SimHal;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -224,6 +225,36 @@ pub(super) fn disable(stack: &GicStack, source: &Source, line: &Line<SimHal>, ns
         violate(CHECKER, format!("line {} is disabled without a guard", line.irq()));
     }
     stack.saw("guard: disabled and enabled");
+}
+
+/// The spare line's handler.
+struct Idle;
+
+impl Action for Idle {
+    fn handle(&self, _: Irq) -> IrqReturn {
+        IrqReturn::None
+    }
+}
+
+/// A line that was refused its end, because of a handler without a guard, ends with its guard when the handler is gone.
+pub(super) fn refuse(stack: &GicStack) {
+    let (core, arm) = (&stack.system.core, &stack.system.arm);
+    let request = AllocRequest { affinity: CpuSet::first(stack.system.cpus), ..harness::request(STRAY) };
+    let Ok(line) = Line::alloc(core, arm.domain(), &request, arm.flow()) else { return };
+    let (irq, idle): (_, Arc<dyn Action>) = (line.irq(), Arc::new(Idle));
+    stack.check("request without a guard", core.request(irq, "idle", RequestFlags::default(), idle.clone()));
+    let line = match line.free() {
+        Err((line, IrqError::InUse(_))) => line,
+        Err((_, error)) => violate(CHECKER, format!("free of a line with a handler: {error}")),
+        Ok(()) => violate(CHECKER, format!("line {irq} was freed with a handler")),
+    };
+    stack.check("free without a guard", core.free(irq, &idle));
+    let before = core.view(irq);
+    drop(line);
+    if core.view(irq).is_some_and(|view| before.is_some_and(|before| before.levels == view.levels)) {
+        violate(CHECKER, format!("line {irq} was refused its end once, and is there without its guard"));
+    }
+    stack.freed.fetch_add(1, Relaxed);
 }
 
 /// What a guard says of its line is what the core says.

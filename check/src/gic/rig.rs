@@ -341,6 +341,7 @@ impl Rig for GicRig {
             }
             bringup::check(&stack.system, asked);
             guards::check(stack);
+            guards::refuse(stack);
             beliefs::check(&stack.system, stack.promises(), true);
             stack.claim();
         });
