@@ -16,7 +16,7 @@ use crate::scheduler::draw_topology;
 use crate::subject::{Build, Rig};
 use drivers::gic::EoiMode;
 use irq::{IrqChipState, StormConfig};
-use machine::gic::{GicConfig, ItsConfig, V2mConfig};
+use machine::gic::{Gic, GicConfig, ItsConfig, V2mConfig};
 use machine::model::ModelId;
 use machine::time::Ps;
 use machine::{Machine, MachineConfig};
@@ -56,6 +56,8 @@ pub struct GicRig {
     faults: Vec<GicFault>,
     /// What is asked of the ITS in the end while it is silent, and for how long.
     silence: Option<(silence::Operation, u64)>,
+    /// An earlier kernel has left something in the hardware.
+    leftovers: bool,
     stack: Option<Arc<GicStack>>,
 }
 
@@ -142,9 +144,26 @@ impl GicRig {
         let bells = machine.add_model(|_| Box::new(Bells::new(gic, BLOCK, sounds.into_iter())));
         let faults = build.faults.clone();
         let habits = Habits { linger_ns, guarded, managed, deeds: (build.seed, deeds::draw_percent(build.knobs)) };
+        let leftovers = build.knobs.chance("leftovers", 30);
         let silent = build.knobs.chance("its_silence", SILENCE_PERCENT) && way == Way::Its && cpus > 1;
         let silence = silent.then(|| silence::Operation::draw(&mut Draw::new(build.seed, "silence", 0)));
-        Self { machine, entry, options, version, mode, bells, kinds, load, depth, habits, faults, silence, stack: None }
+        let stack = None;
+        Self {
+            machine,
+            entry,
+            options,
+            version,
+            mode,
+            bells,
+            kinds,
+            load,
+            depth,
+            habits,
+            faults,
+            silence,
+            leftovers,
+            stack,
+        }
     }
 
     fn up(&self) -> &Arc<GicStack> {
@@ -206,6 +225,10 @@ impl Rig for GicRig {
     }
 
     fn bring_up(&mut self) {
+        if self.leftovers {
+            let gic = self.machine.gic().expect("it was asked for").model;
+            self.machine.with_model(gic, Gic::leave_priorities).expect("it is there");
+        }
         let windows = self.machine.gic().expect("it was asked for");
         let regs = self.machine.regs(self.bells, 0);
         let (version, mode) = (self.version, self.mode);

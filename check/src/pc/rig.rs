@@ -27,6 +27,7 @@ use crate::server::{Config, FLIGHT_NS, Hardware, Host, Path, drive_config};
 use crate::subject::{Build, Rig};
 use hal::{CpuId, CpuSet, Regs as _};
 use irq::RequestFlags;
+use machine::fabric::ioapic::IoApic;
 use machine::fabric::tamper::TamperConfig;
 use machine::model::ModelId;
 use machine::nvme::StorageKind;
@@ -160,6 +161,10 @@ impl Rig for PcRig {
     }
 
     fn bring_up(&mut self) {
+        if self.shape.leftovers {
+            let ioapic = self.hardware.models.ioapic;
+            self.hardware.machine.with_model(ioapic, IoApic::leave_open).expect("it is there");
+        }
         let host = self.hardware.bring_up();
         let models: Vec<_> = self.drives.iter().map(|site| site.drive).collect();
         let (delivery, poster, seed) = (self.delivery, self.poster, self.seed);

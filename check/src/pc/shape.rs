@@ -50,6 +50,8 @@ pub(super) struct Shape {
     pub(super) deeds_percent: u64,
     /// Users call other CPUs, and completions those that submitted.
     pub(super) calls: bool,
+    /// Firmware has left something in the hardware.
+    pub(super) leftovers: bool,
 }
 
 /// Draws the machine.
@@ -118,6 +120,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         timers,
         poster,
         tuned,
+        leftovers: knobs.chance("leftovers", 30),
         linger_ns: draw_linger(knobs),
         deeds_percent: if comparable { 0 } else { deeds::draw_percent(knobs) },
         calls,

@@ -94,6 +94,13 @@ impl IoApic {
         Self { has_eoi: false, ..self }
     }
 
+    /// Each pin is as firmware may leave it: open, with a vector and a destination of firmware's.
+    pub fn leave_open(&mut self) {
+        for (vector, pin) in (0x40..).zip(&mut self.pins) {
+            pin.entry = Redirection::new().with_vector(vector);
+        }
+    }
+
     /// The redirection entry of `pin`, if the pin exists.
     pub fn redirection(&self, pin: u8) -> Option<Redirection> {
         self.pins.get(usize::from(pin)).map(|pin| pin.entry)

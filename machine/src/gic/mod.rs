@@ -229,6 +229,13 @@ impl Gic {
         }
     }
 
+    /// The CPU interfaces are as an earlier kernel may leave them: it never dropped the priority of what it took last (IHI 0069H,
+    /// "ICC_AP1R<n>_EL1"; IHI 0048B, "GICC_APRn").
+    pub fn leave_priorities(&mut self) {
+        let group1 = self.version == Version::V3;
+        self.cpus.iter_mut().for_each(|cpu| cpu.interface.set_active_register(group1, 0, 1));
+    }
+
     fn count(&mut self, region: u8, is_write: bool) {
         if let Some(counts) = self.counts.accesses.get_mut(usize::from(region)) {
             counts[usize::from(is_write)] += 1;
