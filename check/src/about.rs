@@ -48,6 +48,7 @@ const ABOUT: &[(&str, &[&str], Focus)] = &[
 ];
 
 const PC: &[&str] = &["pc-plain", "pc-remapped", "pc-posted"];
+const REMAPS: &[&str] = &["pc-remapped", "pc-posted"];
 const GIC: &[&str] = &["gicv2", "gicv3"];
 const ITS: &[&str] = &["its", "its-oneshot", "its-maskless", "its-wrap"];
 
