@@ -9,11 +9,33 @@ use irq::{
     AllocRequest, ChipBehaviour, Flow, HardwareIrq, IrqChip, IrqChipState, IrqDomain, IrqError, IrqReturn, Level,
     LevelData, RequestFlags, Target, Trigger,
 };
-use machine::SimHal;
-use machine::gic::GicConfig;
+use machine::gic::{Gic, GicConfig, GicWindows};
+use machine::{Machine, SimHal};
 use spec::gic::{IntId, Priority};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+
+/// `check` found this: an earlier kernel never dropped the priority of its last interrupt, and EOImode must not change while one is
+/// active (IHI 0069H, "ICC_CTLR_EL1", EOImode; IHI 0048B, "GICC_CTLR").
+#[test]
+fn eoi_mode_changes_behind_the_priorities_of_an_earlier_kernel() {
+    for (version, mode) in ALL {
+        let leave = |machine: &mut Machine, windows: GicWindows| {
+            machine.with_model(windows.model, Gic::leave_priorities).expect("the GIC");
+        };
+        let mut rig = Rig::with(version, mode, Options { cpus: 2, ..Options::default() }, leave);
+        let sgis = Arc::new(Count::default());
+        let handler = sgis.clone();
+        rig.run(move |system| {
+            let sgi = system.private(5, handler);
+            system.core.enable_percpu(sgi).expect("on CPU 0");
+            system.arm.send(IntId(5), CpuId(0)).expect("a CPU that has started");
+            SimHal.delay_ns(10_000);
+        });
+        assert_eq!(sgis.all(), 1, "{version:?} {mode:?}");
+        rig.finish();
+    }
+}
 
 /// A PPI or an SGI has one line for all CPUs; each CPU enables the line for itself and ends its own interrupts.
 #[test]

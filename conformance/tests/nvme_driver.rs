@@ -302,6 +302,45 @@ fn a_drive_that_is_pulled_ends_every_command_once() {
     });
 }
 
+/// `check` found this: the drive had made the submission queue although its doorbell was lost at first, refused to delete the completion
+/// queue below it, and the driver gave both back.
+#[test]
+fn a_queue_pair_that_the_drive_may_have_keeps_its_memory() {
+    let impatient = |host: &Host| {
+        host.msix_on(5);
+        let config = drivers::nvme::Config { queue_pairs: 4, admin_timeout_ns: 1_000_000, ..Default::default() };
+        Controller::new(SimHal, host.bar0, config).expect("the controller starts")
+    };
+    let times = host(config(), move |host| {
+        let controller = impatient(host);
+        let begins = SimHal.now_ns();
+        queue(host, &controller, None);
+        (begins, SimHal.now_ns())
+    });
+    let (begins, ends) = times.result;
+    let mut failed = 0;
+    for at in (begins..ends).step_by(2) {
+        let (from, until) = (Ps::from_ns(at), Ps::from_ns(at + 2));
+        let outage = Outage { refuses_at: Some(from), refuses_until: Some(until), ..Outage::default() };
+        let after = unreliable(config(), outage, move |host| {
+            let controller = impatient(host);
+            let config = QueueConfig { entries: 16, vector: None, transfer_bytes_max: 128 << 10 };
+            let made = controller.create_queue_pair(config, Arc::new(Done::default())).is_ok();
+            host.wait_ns(1_000);
+            controller.reset().expect("it accepts accesses again");
+            let queue = queue(host, &controller, Some(1));
+            assert_eq!(queue.pair.submit(&flushes(0..5)).accepted, 5);
+            host.wait_ns(100_000);
+            assert_eq!(queue.done.results(), (0..5).map(|tag| (tag, None)).collect::<Vec<_>>());
+            controller.shutdown().expect("it works");
+            made
+        });
+        failed += u32::from(!after.result);
+        assert_eq!(after.given_back, [], "accesses were refused from {at} ns on");
+    }
+    assert!(failed >= 2, "{failed} of two doorbells were lost");
+}
+
 /// A failed reset leaves it disabled. Announcing a shutdown to it then stopped it from executing anything ever after.
 #[test]
 fn a_drive_that_failed_in_its_reset_is_shut_down_and_comes_up_again() {

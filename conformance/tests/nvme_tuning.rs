@@ -174,6 +174,26 @@ fn a_vector_without_coalescing_feeds_nothing() {
     });
 }
 
+/// The feature belongs to the vector: a queue that is made on it later feeds nothing either. A reset takes the feature back.
+#[test]
+fn a_queue_that_is_made_on_a_vector_without_coalescing_feeds_nothing() {
+    host(config(), |host| {
+        let rig = rig(host, Setting::OFF);
+        rig.controller.set_vector_coalescing(2, VectorCoalescing::Immediate).expect("feature 09h");
+        let again = || {
+            rig.controller.delete_queue_pair(2).expect("it exists");
+            let config = QueueConfig { entries: 16, vector: Some(2), transfer_bytes_max: 4096 };
+            rig.controller.create_queue_pair(config, Arc::new(Ignore)).expect("a queue pair")
+        };
+        assert!(!again().is_tuned());
+        rig.controller.set_vector_coalescing(2, VectorCoalescing::Coalesced).expect("feature 09h");
+        assert!(again().is_tuned());
+        rig.controller.set_vector_coalescing(2, VectorCoalescing::Immediate).expect("feature 09h");
+        rig.controller.reset().expect("it works");
+        assert!(again().is_tuned());
+    });
+}
+
 #[test]
 fn what_the_feature_cannot_express_or_the_device_refuses_is_a_failed_step() {
     let outage = Outage { gone_at: Some(Ps::from_ns(5_000_000)), ..Outage::default() };

@@ -3,7 +3,7 @@
 mod virtio_rig;
 
 use drivers::virtio::block::{BatchDone, Block, BlockConfig, BlockError, BlockOp, BlockRequest, Completed};
-use drivers::virtio::{QueueFault, Refusal, Rung, VectorPolicy};
+use drivers::virtio::{QueueFault, Refusal, Rung, VectorPolicy, VirtioError};
 use hal::{DeviceAddress, Dma as _, Hal as _};
 use machine::SimHal;
 use machine::time::Ps;
@@ -194,6 +194,30 @@ fn a_broken_queue_recovers_alone() {
         assert_eq!(done.take(), [(0, 9, Ok(()))]);
         assert_eq!(rig.boot(|host| host.queue_vectors(2)), vectors, "mapped again");
     }
+}
+
+/// `check` found this: where the rings were the last memory that there was, the device had started on them before the driver found
+/// that it had none for the requests' headers, and gave the rings back.
+#[test]
+fn a_queue_without_memory_for_its_requests_is_not_started() {
+    let (mut rig, driver, _) = driven(Bus::edges(3), device(), VectorPolicy::Ladder);
+    let block = driver.clone();
+    rig.boot(move |_| {
+        let mut all: Vec<_> = std::iter::from_fn(|| SimHal.dma_alloc(4096, 4096).ok()).collect();
+        all.truncate(all.len() - 4);
+        let mut rest: Vec<_> = std::iter::from_fn(|| SimHal.dma_alloc(64, 64).ok()).collect();
+        // Room for a little more each time, up to what a queue needs.
+        let mut refused = 0;
+        while let Err(error) = block.recover(0) {
+            assert!(matches!(error, VirtioError::Dma(_)), "{error:?}");
+            refused += 1;
+            assert!(rest.pop().is_some(), "a queue needs less than four pages");
+        }
+        assert!(refused > 2, "{refused}");
+        drop(all);
+    });
+    assert_eq!(rig.given_back(), []);
+    run(&mut rig, &driver, 0, BlockOp::Read, 0, &[0; 512]);
 }
 
 /// MULTI_IRQ 3.1, rule 6: a queue's reset takes its mapping alone.

@@ -141,6 +141,13 @@ fn packets_are_sent_back_from_where_they_lie() {
     }
 }
 
+/// `check` found this: nobody sends through the receive queues of pairs for reflection, but the device has their rings.
+#[test]
+fn receive_queues_of_pairs_for_reflection_keep_their_rings() {
+    let (rig, _net, _) = driven(Bus::edges(3), device(4), NetConfig { reflect: true, ..pairs(2) });
+    assert_eq!(rig.given_back(), []);
+}
+
 /// Sending back is slower than receiving. One buffer stays for receiving; otherwise no packet could come.
 #[test]
 fn sending_back_never_takes_the_last_receive_buffer() {

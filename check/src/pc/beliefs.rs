@@ -178,6 +178,10 @@ fn lines(stack: &PcStack, when: When, now: &mut Comparison) {
             ("PCI-MSIX", Some(slot)) if is_known(stack, slot, when) => {
                 let (drive, vector) = (stack.drive_of(slot), number.0 as u16);
                 now.arrived(drive.model);
+                // It may have been pulled out meanwhile, and what was on its way with it.
+                if !is_known(stack, slot, when) {
+                    return;
+                }
                 let held = inspect(drive.model, |drive: &Nvme, _| drive.msix_entry(vector)).flatten();
                 message(belief, u64::from(drive.index) << 16 | u64::from(vector), held, handle, now);
             }

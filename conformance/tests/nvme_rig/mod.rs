@@ -6,6 +6,7 @@ use irq::{Action, Irq};
 use machine::fault::FaultRecord;
 use machine::model::{Model, ModelId, Upstream};
 use machine::nvme::{Config, Latency, Nvme, Spread};
+use machine::observe::Fact;
 use machine::outage::{Outage, Outages, Unreliable};
 use machine::time::Ps;
 use machine::world::World;
@@ -75,6 +76,8 @@ pub struct After<R> {
     pub messages: Vec<(u64, u64, u32)>,
     pub by_vector: Vec<u64>,
     pub slots_in_use: usize,
+    /// Memory that was given back while the drive used it.
+    pub given_back: Vec<u64>,
 }
 
 impl<R> After<R> {
@@ -113,6 +116,13 @@ pub fn unreliable<R: Send + 'static>(
         }
         machine::Regs::Lapic.write64(0x80b, 0);
     });
+    let given_back = Arc::<Mutex<Vec<u64>>>::default();
+    let told = given_back.clone();
+    machine.set_observer(move |_, fact| {
+        if let Fact::GivenBack { address, .. } = fact {
+            told.lock().expect("one host thread").push(address);
+        }
+    });
     let seen = messages.clone();
     let boot = move || body(&mut Host::new(regs, seen, handlers));
     let result = machine.run_boot(Ps::from_ns(1_000_000_000), boot).expect("the host ends");
@@ -123,7 +133,8 @@ pub fn unreliable<R: Send + 'static>(
         .expect("a drive");
     let faults = machine.faults().0;
     let messages = messages.lock().expect("one host thread").clone();
-    After { result, counters, faults, messages, by_vector, slots_in_use }
+    let given_back = given_back.lock().expect("one host thread").clone();
+    After { result, counters, faults, messages, by_vector, slots_in_use, given_back }
 }
 
 /// A queue pair of the host.

@@ -86,8 +86,8 @@ impl<H: Hal> QueueTuning<H> {
 }
 
 impl<H: Hal> Controller<H> {
-    /// Connects every I/O queue, existing and future, to `tuner`, except those whose vector feature 09h excludes. Start an [`irq::moderation::Programmer`] with it and
-    /// this controller.
+    /// Connects every I/O queue, existing and future, to `tuner`, except those whose vector feature 09h excludes. Start an
+    /// [`irq::moderation::Programmer`] with it and this controller.
     pub fn tune(&self, tuner: Arc<Tuner<H>>) {
         self.set_tuner(tuner);
         self.all_pairs().iter().for_each(|pair| pair.tuning.attach(self.tuner_of(pair.vector())));
