@@ -13,7 +13,7 @@ use std::path::{Component, Path};
 /// Limits on what is read. An archive from a stranger may unpack to anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Of one file.
+    /// Of one file. Longer ones are noted, and not read: fio makes such files for its I/Os.
     pub file_bytes: u64,
     /// Of all files together.
     pub total_bytes: u64,
@@ -26,6 +26,11 @@ pub struct Limits {
 impl Limits {
     /// Far above a real server's: 256 MiB in 100,000 files.
     pub const SERVER: Self = Self { file_bytes: 64 << 20, total_bytes: 256 << 20, files: 100_000, depth: 16 };
+
+    /// Bytes that an archive may unpack to in files that are too long.
+    fn passed_bytes(&self) -> u64 {
+        self.total_bytes.saturating_mul(8)
+    }
 }
 
 /// Why an archive is not read.
@@ -41,7 +46,7 @@ pub enum ArchiveError {
     Packed(&'static str),
     /// It holds more than a limit: what, and the limit.
     TooMuch(&'static str, u64),
-    /// A path leads out of the archive, or is no text.
+    /// A path leads out of the archive.
     Path(String),
 }
 
@@ -55,7 +60,7 @@ impl fmt::Display for ArchiveError {
                     "is packed with {with}, which is not read; unpack it and give the folder, or pack it as .tar.gz, .tar.xz, .tar.zst or .zip"
                 )
             }
-            Self::NoArchive => f.write_str("is neither a folder nor a tar archive"),
+            Self::NoArchive => f.write_str("is neither a folder nor an archive, nor an output of fio's"),
             Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
             Self::TooMuch(what, most) => write!(f, "holds more than {most} {what}"),
             Self::Path(path) => write!(f, "holds the path {path:?}, which leads out of it"),
@@ -72,13 +77,16 @@ impl From<io::Error> for ArchiveError {
 }
 
 /// How files of other packers begin. Sources: the formats' own descriptions.
-const PACKED: [(&[u8], &str); 6] = [
+const PACKED: [(&[u8], &str); 9] = [
     (b"BZh", "bzip2"),
     (b"7z\xbc\xaf\x27\x1c", "7z"),
     (b"\x04\x22\x4d\x18", "lz4"),
     (b"Rar!\x1a\x07", "RAR"),
     (b"LZIP", "lzip"),
     (b"\x1f\x9d", "compress"),
+    (b"\x5d\0\0", "lzma"),
+    (b"\x89LZO", "lzop"),
+    (b"07070", "cpio"),
 ];
 
 /// Files by their path.
@@ -95,6 +103,8 @@ pub struct Contents {
     pub notes: Vec<crate::Note>,
     /// Bytes of all files.
     total_bytes: u64,
+    /// Bytes of files that were too long.
+    passed_bytes: u64,
 }
 
 impl Contents {
@@ -102,6 +112,21 @@ impl Contents {
     pub(crate) fn note(&mut self, note: crate::Note) {
         if self.notes.len() < NOTES_MAX {
             self.notes.push(note);
+        }
+    }
+
+    /// Notes a file that is too long.
+    pub(crate) fn note_long(&mut self, name: &str, limits: &Limits) {
+        self.note(format!("{name} has more than {} bytes, and is not read", limits.file_bytes));
+    }
+
+    /// Notes a file that is too long, and whose bytes had to be unpacked.
+    pub(crate) fn pass(&mut self, name: &str, bytes: u64, limits: &Limits) -> Result<(), ArchiveError> {
+        self.note_long(name, limits);
+        self.passed_bytes = self.passed_bytes.saturating_add(bytes);
+        match self.passed_bytes <= limits.passed_bytes() {
+            true => Ok(()),
+            false => Err(ArchiveError::TooMuch("bytes in files that are too long", limits.passed_bytes())),
         }
     }
 
@@ -154,7 +179,7 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Contents, ArchiveError> {
 /// Reads a tar archive that may be compressed.
 fn unpacked(packing: Packing, file: impl Read, limits: &Limits) -> Result<Contents, ArchiveError> {
     // Headers count too: an archive of nothing but headers must end as well.
-    let most = limits.total_bytes + limits.files as u64 * 2048;
+    let most = limits.total_bytes + limits.passed_bytes() + limits.files as u64 * 2048;
     let mut content = packing.reader(file).take(most);
     let mut head = Vec::new();
     content.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| packing.wrong(error))?;
@@ -212,19 +237,19 @@ fn folder(
 /// Adds a file of a folder.
 fn one(root: &Path, path: &Path, limits: &Limits, contents: &mut Contents) -> Result<(), ArchiveError> {
     let below = path.strip_prefix(root).unwrap_or(path);
-    let bytes = match std::fs::File::open(path).map_err(ArchiveError::from).and_then(|file| bounded(file, limits)) {
-        Ok(bytes) => bytes,
-        Err(ArchiveError::Io(error)) => {
-            contents.note(format!("{} cannot be read ({error})", below.display()));
-            return Ok(());
-        }
-        Err(error) => return Err(error),
-    };
-    match name(below) {
-        Ok(name) => add(contents, limits, name, bytes)?,
-        Err(_) => contents.note(format!("{}: the name is no text", below.display())),
+    let name = name(below)?;
+    if path.metadata().is_ok_and(|data| data.len() > limits.file_bytes) {
+        contents.note_long(&name, limits);
+        return Ok(());
     }
-    Ok(())
+    match std::fs::File::open(path).map_err(ArchiveError::from).and_then(|file| bounded(file, limits)) {
+        Ok(bytes) => add(contents, limits, name, bytes),
+        Err(ArchiveError::Io(error)) => {
+            contents.note(format!("{name} cannot be read ({error})"));
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Adds what a link of a folder points to: a file of the same folder, or a drive.
@@ -274,16 +299,21 @@ fn is_of_system(name: &str) -> bool {
 
 /// A path below the archive's root, with `/` between its parts.
 pub(crate) fn name(path: &Path) -> Result<String, ArchiveError> {
-    let wrong = || ArchiveError::Path(path.to_string_lossy().into_owned());
     let mut parts = Vec::new();
     for part in path.components() {
         match part {
             Component::CurDir => {}
-            Component::Normal(part) => parts.push(part.to_str().ok_or_else(wrong)?),
-            _ => return Err(wrong()),
+            Component::Normal(part) => parts.push(shown(part.as_encoded_bytes())),
+            _ => return Err(ArchiveError::Path(path.to_string_lossy().into_owned())),
         }
     }
     Ok(parts.join("/"))
+}
+
+/// A name as text, each other byte as `\xe4`: two names stay two.
+pub(crate) fn shown(name: &[u8]) -> String {
+    let of_chunk = |chunk: std::str::Utf8Chunk<'_>| format!("{}{}", chunk.valid(), chunk.invalid().escape_ascii());
+    name.utf8_chunks().map(of_chunk).collect()
 }
 
 #[cfg(test)]
@@ -350,24 +380,44 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn names_that_are_no_text_are_noted() {
+    fn names_that_are_no_text_are_read_by_their_bytes() {
         use std::os::unix::ffi::OsStrExt;
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join(std::ffi::OsStr::from_bytes(b"\xff")), "x").unwrap();
-        std::fs::write(folder.path().join("c"), "x").unwrap();
+        let path = folder.path().join(std::ffi::OsStr::from_bytes(b"M\xe4rz"));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("a"), "x").unwrap();
+        std::fs::write(path.join(std::ffi::OsStr::from_bytes(b"\xff")), "y").unwrap();
         let found = read(folder.path(), &SMALL).unwrap();
-        assert_eq!((found.files.len(), found.notes.len()), (1, 1), "{:?}", found.notes);
+        assert_eq!(found.files.keys().collect::<Vec<_>>(), ["M\\xe4rz/\\xff", "M\\xe4rz/a"]);
+        assert!(found.notes.is_empty(), "{:?}", found.notes);
+        let mut builder = tar::Builder::new(Vec::new());
+        builder.append_dir_all(".", folder.path()).unwrap();
+        assert_eq!(of(&builder.into_inner().unwrap()).unwrap().files, found.files);
+    }
+
+    #[test]
+    fn files_that_are_too_long_are_left_out() {
+        let expected = ["a has more than 100 bytes, and is not read"];
+        let of_tar = of(&packed(&[("a", 1500), ("b", 9)])).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), [b'x'; 1500]).unwrap();
+        std::fs::write(folder.path().join("b"), [b'x'; 9]).unwrap();
+        for found in [of_tar, read(folder.path(), &SMALL).unwrap()] {
+            assert_eq!((found.files.len(), found.notes.as_slice()), (1, &expected.map(str::to_owned)[..]));
+            assert!(found.files.contains_key("b"));
+        }
     }
 
     #[test]
     fn limits_hold() {
         let refused = |files: &[(&str, usize)]| of(&packed(files)).unwrap_err().to_string();
-        assert_eq!(refused(&[("a", 101)]), "holds more than 100 bytes in a file");
+        assert_eq!(refused(&[("a", 101)]), "cannot be read: a has more than 100 bytes, and is not read");
+        assert_eq!(refused(&[("a", 1500), ("b", 501)]), "holds more than 2000 bytes in files that are too long");
         assert_eq!(refused(&[("a", 90), ("b", 90), ("c", 90)]), "holds more than 250 bytes");
         assert_eq!(refused(&[("a", 1), ("b", 1), ("c", 1), ("d", 1)]), "holds more than 3 files");
         assert!(refused(&[("../a", 1)]).contains("leads out of it"));
         assert!(refused(&[("/etc/a", 1)]).contains("leads out of it"));
-        assert_eq!(refused(&[]), "is neither a folder nor a tar archive");
+        assert_eq!(refused(&[]), "is neither a folder nor an archive, nor an output of fio's");
         let bomb = packed(&[("a", 90), ("a", 90), ("a", 90), ("a", 90)]);
         assert!(of(&bomb).is_err(), "one name many times");
     }

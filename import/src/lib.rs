@@ -25,6 +25,7 @@ pub mod links;
 pub mod lscpu;
 mod packed;
 mod python;
+mod sparse;
 mod tarred;
 mod text_options;
 mod zipped;

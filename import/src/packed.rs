@@ -199,7 +199,7 @@ mod tests {
         let zeros = vec![0; 3 << 20];
         for packing in [Packing::Gzip, Packing::Xz, Packing::Zstd] {
             let error = of_bytes(&packed(packing, &tar(&[("a", 3 << 20)])), &LIMITS).unwrap_err().to_string();
-            assert_eq!(error, "holds more than 1000 bytes in a file", "{packing:?}");
+            assert_eq!(error, "holds more than 16000 bytes in files that are too long", "{packing:?}");
             assert!(matches!(of_bytes(&packed(packing, &zeros), &LIMITS), Err(ArchiveError::NoArchive)));
         }
     }

@@ -1,13 +1,11 @@
 //! The files of a tar archive, whole or cut off.
 
-use crate::archive::{ArchiveError, Contents, Limits, add, bounded, name};
+use crate::archive::{self, ArchiveError, Contents, Limits, add, bounded, name};
 use crate::links::joined;
+use crate::sparse::Map;
 use std::io::{self, Read};
 use std::path::Path;
 use tar::EntryType;
-
-/// A folder that GNU tar puts before the name of a sparse file whose map stands in its content (`--format=posix`).
-const MAPPED: &str = "GNUSparseFile.";
 
 /// Reads an archive up to its end, or to a damage.
 ///
@@ -76,26 +74,38 @@ fn files(
 /// Adds a file. False if the archive ends within it.
 fn one(
     path: &Path,
-    entry: tar::Entry<'_, impl Read>,
+    mut entry: tar::Entry<'_, impl Read>,
     limits: &Limits,
     contents: &mut Contents,
 ) -> Result<bool, ArchiveError> {
-    if path.to_str().is_none() {
-        contents.note(format!("{}: the name is no text", path.display()));
-        return Ok(true);
-    }
-    let name = name(path)?;
-    if name.contains(MAPPED) {
-        contents.note(format!("{name} is a sparse file of a form that is not read; valid: tar without --sparse"));
-        return Ok(true);
-    }
+    let map = entry.pax_extensions().ok().flatten().and_then(|records| {
+        Map::of(
+            records
+                .flatten()
+                .filter_map(|record| Some((record.key().ok()?.to_owned(), record.value().ok()?.to_owned()))),
+        )
+    });
+    let name = match map.as_ref().and_then(Map::name) {
+        Some(whole) => name(Path::new(whole))?,
+        None => name(path)?,
+    };
     let size = entry.size();
+    if size > limits.file_bytes || map.as_ref().is_some_and(|map| map.size() > limits.file_bytes) {
+        contents.pass(&name, size, limits)?;
+        return Ok(true);
+    }
     match bounded(entry, limits) {
         Ok(bytes) if (bytes.len() as u64) < size => {
             contents.note(format!("{name} is cut off, and all that follows is missing"));
             Ok(false)
         }
-        Ok(bytes) => add(contents, limits, name, bytes).map(|()| true),
+        Ok(bytes) => match Map::whole(map, bytes) {
+            Some(bytes) => add(contents, limits, name, bytes).map(|()| true),
+            None => {
+                contents.note(format!("{name} is a sparse file whose map makes no sense; valid: tar without --sparse"));
+                Ok(true)
+            }
+        },
         Err(ArchiveError::Io(error)) => {
             contents.note(format!("{name} is cut off: {error}"));
             Ok(false)
@@ -106,14 +116,15 @@ fn one(
 
 /// Adds what a link points to: a file of the archive, or a drive. A hard link names it from the archive's root on, and a
 /// symbolic one from its own folder on.
-fn link(
+pub(crate) fn link(
     contents: &mut Contents,
     limits: &Limits,
     kind: EntryType,
     path: &Path,
     target: &Path,
 ) -> Result<(), ArchiveError> {
-    let (Some(shown), Some(points_to)) = (path.to_str(), target.to_str()) else { return Ok(()) };
+    let [shown, points_to] = [path, target].map(|path| archive::shown(path.as_os_str().as_encoded_bytes()));
+    let (shown, points_to) = (shown.as_str(), points_to.as_str());
     let folder = match kind {
         EntryType::Link => "",
         _ => shown.rsplit_once('/').map_or("", |(folder, _)| folder),
@@ -199,9 +210,8 @@ mod tests {
             ("__MACOSX/a/._b", EntryType::Regular, "x"),
             ("a/._b", EntryType::Regular, "x"),
             ("a/b", EntryType::Continuous, "y"),
-            ("GNUSparseFile.1/c", EntryType::Regular, "z"),
         ]);
         assert_eq!(found.files.keys().collect::<Vec<_>>(), ["a/b"]);
-        assert!(found.notes.len() == 1 && found.notes[0].contains("sparse"), "{:?}", found.notes);
+        assert!(found.notes.is_empty(), "{:?}", found.notes);
     }
 }

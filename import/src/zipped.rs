@@ -1,14 +1,19 @@
 //! The files of a zip archive, whole or cut off.
 
-use crate::archive::{ArchiveError, Contents, Limits, add, bounded, name};
+use crate::archive::{ArchiveError, Contents, Limits, add, bounded, name, shown};
+use crate::tarred::link;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
+use tar::EntryType;
 use zip::read::{ZipFile, read_zipfile_from_stream};
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
 /// How a zip archive begins; one without files, or in parts, begins otherwise.
 pub(crate) const MAGIC: &[u8] = b"PK\x03\x04";
+
+/// Links by their path, with what they point to.
+type Links = Vec<(String, String)>;
 
 /// Reads an archive by its list of files, which stands at its end; where that is missing, each file behind the other.
 ///
@@ -19,12 +24,15 @@ pub(crate) fn zip(mut reader: impl Read + Seek, limits: &Limits) -> Result<Conte
     if bytes > limits.total_bytes {
         return Err(ArchiveError::TooMuch("bytes", limits.total_bytes));
     }
-    let mut contents = Contents::default();
-    let listed = ZipArchive::new(&mut reader).ok().map(|archive| listed(archive, limits, &mut contents));
+    let (mut contents, mut links) = (Contents::default(), Links::new());
+    let listed = ZipArchive::new(&mut reader).ok().map(|archive| listed(archive, limits, &mut contents, &mut links));
     if listed.transpose()?.is_none() {
         reader.seek(SeekFrom::Start(0))?;
         contents.note("the archive is cut off or damaged; its files are read up to there".to_owned());
-        one_by_one(BufReader::new(reader), limits, &mut contents)?;
+        one_by_one(BufReader::new(reader), limits, &mut contents, &mut links)?;
+    }
+    for (path, target) in links {
+        link(&mut contents, limits, EntryType::Symlink, Path::new(&path), Path::new(&target))?;
     }
     match contents.files.is_empty() {
         false => Ok(contents),
@@ -36,6 +44,7 @@ fn listed(
     mut archive: ZipArchive<impl Read + Seek>,
     limits: &Limits,
     contents: &mut Contents,
+    links: &mut Links,
 ) -> Result<(), ArchiveError> {
     if archive.len() > limits.files {
         return Err(ArchiveError::TooMuch("files", limits.files as u64));
@@ -46,7 +55,7 @@ fn listed(
             raw.map_or_else(|| format!("file {index}"), |file| String::from_utf8_lossy(file.name_raw()).into_owned());
         match archive.by_index(index) {
             Ok(file) => {
-                if let Err(why) = one(file, limits, contents)? {
+                if let Err(why) = one(file, limits, contents, links)? {
                     contents.note(format!("{shown} cannot be read: {why}"));
                 }
             }
@@ -56,12 +65,17 @@ fn listed(
     Ok(())
 }
 
-fn one_by_one(mut reader: impl Read, limits: &Limits, contents: &mut Contents) -> Result<(), ArchiveError> {
+fn one_by_one(
+    mut reader: impl Read,
+    limits: &Limits,
+    contents: &mut Contents,
+    links: &mut Links,
+) -> Result<(), ArchiveError> {
     for _ in 0..limits.files {
         match read_zipfile_from_stream(&mut reader) {
             Ok(Some(file)) => {
                 let shown = String::from_utf8_lossy(file.name_raw()).into_owned();
-                if one(file, limits, contents)?.is_err() {
+                if one(file, limits, contents, links)?.is_err() {
                     contents.note(format!("{shown} is cut off, and all that follows is missing"));
                     return Ok(());
                 }
@@ -81,6 +95,7 @@ fn one(
     file: ZipFile<'_, impl Read>,
     limits: &Limits,
     contents: &mut Contents,
+    links: &mut Links,
 ) -> Result<Result<(), String>, ArchiveError> {
     if file.is_dir() {
         return Ok(Ok(()));
@@ -89,19 +104,25 @@ fn one(
     let name = match file.name() {
         // Archivers of Windows have written backslashes.
         Ok(path) => name(Path::new(&path.replace('\\', "/")))?,
-        Err(_) => return Ok(Err("the name is no text".to_owned())),
+        Err(_) => name(Path::new(&shown(file.name_raw())))?,
     };
     let method = file.compression();
     if !matches!(method, CompressionMethod::Stored | CompressionMethod::Deflated) {
         return Ok(Err(format!("it is compressed by {method:?}; valid: stored, or deflate")));
     }
+    if file.size() > limits.file_bytes {
+        contents.note_long(&name, limits);
+        return Ok(Ok(()));
+    }
     match bounded(file, limits) {
         // Its content is what it points to.
         Ok(bytes) if is_link => {
-            contents.link(&name, &String::from_utf8_lossy(&bytes));
+            links.push((name, shown(&bytes)));
             Ok(Ok(()))
         }
         Ok(bytes) => add(contents, limits, name, bytes).map(Ok),
+        // It is longer than it says.
+        Err(ArchiveError::TooMuch(..)) => contents.pass(&name, limits.file_bytes, limits).map(Ok),
         Err(ArchiveError::Io(error)) => Ok(Err(error.to_string())),
         Err(error) => Err(error),
     }
@@ -154,12 +175,25 @@ mod tests {
     fn limits_hold() {
         let refused =
             |files: &[(&str, usize)]| of(&packed(files, CompressionMethod::Deflated)).unwrap_err().to_string();
-        assert_eq!(refused(&[("a", 101)]), "holds more than 100 bytes in a file");
+        assert_eq!(refused(&[("a", 101)]), "cannot be read: a has more than 100 bytes, and is not read");
         assert_eq!(refused(&[("a", 1), ("b", 1), ("c", 1), ("d", 1)]), "holds more than 3 files");
         assert!(refused(&[("../a", 1)]).contains("leads out of it"));
         assert_eq!(refused(&[]), "cannot be read: it has no files");
         let long = packed(&[("a", 2000)], CompressionMethod::Stored);
         assert_eq!(of(&long).unwrap_err().to_string(), "holds more than 2000 bytes");
+    }
+
+    #[test]
+    fn links_are_what_they_point_to() {
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+        let options = SimpleFileOptions::default();
+        writer.add_symlink("x/latest", "../y/a", options).unwrap();
+        writer.add_symlink("x/dev/disk/by-id/d", "../../sda", options).unwrap();
+        writer.start_file("y/a", options).unwrap();
+        writer.write_all(b"content").unwrap();
+        let found = of(&writer.finish().unwrap().into_inner()).unwrap();
+        assert_eq!((found.files.get("x/latest"), found.notes.len()), (found.files.get("y/a"), 0), "{:?}", found.notes);
+        assert_eq!((found.files.len(), found.links.target("/dev/disk/by-id/d")), (2, Some("/dev/sda")));
     }
 
     #[test]
