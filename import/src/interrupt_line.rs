@@ -113,13 +113,19 @@ impl Line {
     }
 }
 
-/// A line without the number (`grep -n`) or the file's name (`grep` of several) before it: a count never has a colon, and a
-/// chip's name (`IR-PCI-MSIX-0000:01:00.0`) is neither.
-pub(crate) fn without_grep(line: &str) -> &str {
-    let Some((before, rest)) = line.split_once(':') else { return line };
-    let is_of_grep = before.trim().parse::<u32>().is_ok() || before.contains(['/', '.']);
-    let is_before = rest.split_whitespace().next().is_some_and(|first| first.contains(':'));
-    if is_of_grep && is_before { rest } else { line }
+/// A line without the number (`grep -n`) or the file's name (`grep` of several) before it, or both: a count never has a
+/// colon, and a chip's name (`IR-PCI-MSIX-0000:01:00.0`) is neither.
+pub(crate) fn without_grep(mut line: &str) -> &str {
+    while let Some((before, rest)) = line.split_once(':') {
+        let is_of_grep = before.trim().parse::<u32>().is_ok() || before.contains(['/', '.']);
+        let first = rest.split_whitespace().next().and_then(|first| first.split_once(':'));
+        // A file's name may be any: `before:35:`.
+        if !first.is_some_and(|(id, _)| is_of_grep || id.parse::<u32>().is_ok()) {
+            break;
+        }
+        line = rest;
+    }
+    line
 }
 
 /// What stands between groups of digits.
@@ -157,8 +163,9 @@ mod tests {
             plain.replace("1234567", &["1", "234", "567"].join(sign)).replace("1000", &["1", "000"].join(sign))
         };
         let numbered = plain.replace("35: ", "3: 35: ").replace("36: ", "4: 36: ");
-        let named = plain.replace("35: ", "/proc/interrupts: 35: ").replace("36: ", "/proc/interrupts: 36: ");
-        for text in [grouped(","), grouped("."), grouped("'"), numbered, named] {
+        let of = |name: &str| plain.replace("35: ", &format!("{name}: 35: ")).replace("36: ", &format!("{name}: 36: "));
+        let named = ["/proc/interrupts", "before", "interrupts_before:12"].map(of);
+        for text in [grouped(","), grouped("."), grouped("'"), numbered].into_iter().chain(named) {
             assert_eq!(Interrupts::parse(text.as_bytes()).lines, expected, "{text}");
             // Below a head a line that is longer than it may be the rest of the one before.
             assert_eq!(Interrupts::parse(format!("CPU0 CPU1\n{text}").as_bytes()).lines, expected, "{text}");
