@@ -28,6 +28,7 @@ mod python;
 mod sparse;
 mod tarred;
 mod text_options;
+mod zip_parts;
 mod zipped;
 
 /// Something that a reader could not use, for people: what, and where.

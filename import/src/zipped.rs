@@ -2,10 +2,11 @@
 
 use crate::archive::{ArchiveError, Contents, Limits, add, bounded, name, shown};
 use crate::tarred::link;
+use crate::zip_parts::one_by_one;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 use tar::EntryType;
-use zip::read::{ZipFile, read_zipfile_from_stream};
+use zip::read::ZipFile;
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
@@ -29,7 +30,7 @@ pub(crate) fn zip(mut reader: impl Read + Seek, limits: &Limits) -> Result<Conte
     if listed.transpose()?.is_none() {
         reader.seek(SeekFrom::Start(0))?;
         contents.note("the archive is cut off or damaged; its files are read up to there".to_owned());
-        one_by_one(BufReader::new(reader), limits, &mut contents, &mut links)?;
+        one_by_one(BufReader::new(reader), limits, &mut contents)?;
     }
     for (path, target) in links {
         link(&mut contents, limits, EntryType::Symlink, Path::new(&path), Path::new(&target))?;
@@ -63,31 +64,6 @@ fn listed(
         }
     }
     Ok(())
-}
-
-fn one_by_one(
-    mut reader: impl Read,
-    limits: &Limits,
-    contents: &mut Contents,
-    links: &mut Links,
-) -> Result<(), ArchiveError> {
-    for _ in 0..limits.files {
-        match read_zipfile_from_stream(&mut reader) {
-            Ok(Some(file)) => {
-                let shown = String::from_utf8_lossy(file.name_raw()).into_owned();
-                if one(file, limits, contents, links)?.is_err() {
-                    contents.note(format!("{shown} is cut off, and all that follows is missing"));
-                    return Ok(());
-                }
-            }
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                contents.note(format!("what follows cannot be read: {}", why(&error)));
-                return Ok(());
-            }
-        }
-    }
-    Err(ArchiveError::TooMuch("files", limits.files as u64))
 }
 
 /// Adds a file; the inner error says what is wrong with its content.
