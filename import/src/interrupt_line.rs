@@ -170,6 +170,9 @@ mod tests {
             // Below a head a line that is longer than it may be the rest of the one before.
             assert_eq!(Interrupts::parse(format!("CPU0 CPU1\n{text}").as_bytes()).lines, expected, "{text}");
         }
+        // Both readings in one text.
+        let twice = Interrupts::parse(format!("{plain}{plain}").as_bytes());
+        assert!(twice.lines == expected && twice.notes.iter().any(|note| note.contains("once more")), "{twice:?}");
         for (word, expected) in
             [("1,23", None), (",123", None), ("1,234.567", None), ("12x", None), ("", None), ("7", Some(7))]
         {

@@ -134,8 +134,15 @@ impl Interrupts {
         }
         self.note("no line names CPUs (CPU0 CPU1 …): the columns are taken as CPUs from 0 on".into());
         self.cpus = (0..columns as u32).collect();
-        // A line with more numbers is none of these.
-        self.lines = found.into_iter().filter(|line| line.counts.len() <= columns).collect();
+        let mut known = BTreeSet::new();
+        for line in found {
+            if line.id.parse::<u32>().is_ok() && !known.insert(line.id.clone()) {
+                self.note(format!("interrupt {} stands there once more; only the first is used", line.id));
+            } else if line.counts.len() <= columns {
+                // A line with more numbers is none of these.
+                self.lines.push(line);
+            }
+        }
     }
 
     /// True if `later` was read before `self`: more of its counts are lower than higher, of the CPUs that both have. A count

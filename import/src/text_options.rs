@@ -13,12 +13,22 @@ pub(crate) fn add_options(output: &mut FioOutput, command: Option<CommandLine>) 
         // The disks alone do not make a job: fio's defaults would stand for all that it did.
         return;
     }
-    let is_new = |(name, _): &(String, String)| !has_banner || !OF_BANNER.contains(&name.as_str());
-    output.global_options = command.global.into_iter().filter(is_new).collect();
-    for (name, options) in command.jobs {
-        let of_name = output.jobs.iter_mut().filter(|job| job.name == name);
-        of_name.for_each(|job| job.options.extend(options.iter().filter(|option| is_new(option)).cloned()));
+    if has_banner && let Some(lost) = without_banner(&output.jobs, &command) {
+        // fio's defaults would stand for what it did.
+        output
+            .notes
+            .push(format!("the text lacks the line that fio prints of job {lost:?} before it runs, with its options"));
+        output.jobs.iter_mut().for_each(|job| job.options.clear());
+        return;
     }
+    let is_of_banner = |(name, _): &&(String, String)| OF_BANNER.contains(&name.as_str());
+    for job in &mut output.jobs {
+        let has_own = has_rw(&job.options);
+        let of_all = command.global.iter().filter(|option| has_banner && !has_own && is_of_banner(option));
+        let of_name = command.jobs.iter().filter(|(name, _)| *name == job.name).flat_map(|(_, options)| options);
+        job.options.extend(of_all.chain(of_name.filter(|option| !has_own || !is_of_banner(option))).cloned());
+    }
+    output.global_options = command.global.into_iter().filter(|option| !has_banner || !is_of_banner(&option)).collect();
     let is_file = |(name, _): &(String, String)| matches!(name.as_str(), "filename" | "directory");
     if !output.global_options.iter().any(is_file) {
         let hosts: BTreeSet<String> = output.jobs.iter().map(|job| job.host.clone()).collect();
@@ -42,6 +52,19 @@ pub(crate) fn add_options(output: &mut FioOutput, command: Option<CommandLine>) 
                 .to_owned(),
         );
     }
+}
+
+fn has_rw(options: &[(String, String)]) -> bool {
+    options.iter().any(|(name, _)| name == "rw" || name == "readwrite")
+}
+
+/// A job that neither a banner nor the command line tells of: with `--output` as the last option, fio prints the banners of
+/// all jobs but the last elsewhere.
+fn without_banner(jobs: &[FioJob], command: &CommandLine) -> Option<String> {
+    let is_told = |job: &&FioJob| {
+        has_rw(&job.options) || has_rw(&command.global) || command.jobs.iter().any(|(name, _)| *name == job.name)
+    };
+    jobs.iter().find(|job| !is_told(job)).map(|job| job.name.clone())
 }
 
 /// I/Os in flight of those that a depth allows, below which something else held them back.
@@ -163,6 +186,20 @@ mod tests {
         let found = FioOutput::parse(format!("{command}{results}").as_bytes()).unwrap();
         let names: Vec<&str> = found.global_options.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["filename", "rw", "bs", "iodepth"]);
+    }
+
+    #[test]
+    fn a_job_without_its_banner_does_not_have_the_defaults() {
+        // As `fio --name=b … --name="a job" … --output=FILE` writes them: b's banner went to the terminal.
+        let (banner, results) = NEW.split_once("a job: (groupid").unwrap();
+        let (mine, sums) = results.split_once("\n\n").unwrap();
+        let text = format!("{banner}b: (groupid{mine}\na job: (groupid{mine}\n\n{sums}");
+        let found = FioOutput::parse(text.as_bytes()).unwrap();
+        assert!(found.jobs.len() == 2 && found.jobs.iter().all(|job| job.options.is_empty()), "{:?}", found.jobs);
+        assert!(found.notes.iter().any(|note| note.contains("of job \"b\"")), "{:?}", found.notes);
+        let command = "$ fio --direct=1 --name=b --rw=read --name=a\\ job --rw=randrw --output=x\n";
+        let found = FioOutput::parse(format!("{command}{text}").as_bytes()).unwrap();
+        assert!(found.jobs[0].options.contains(&("rw".into(), "read".into())), "{:?}", found.jobs);
     }
 
     #[test]
