@@ -20,10 +20,11 @@ pub(crate) fn banner(line: &str) -> Option<Banner> {
     let (host, name) = name.strip_prefix('<').and_then(|name| name.split_once("> ")).unwrap_or(("", name));
     let (group, rest) = rest.split_once("): ")?;
     let value = |key: &str| rest.split(", ").find_map(|part| part.strip_prefix(key)?.strip_prefix('='));
-    let mut options: Vec<(String, String)> = ["rw", "ioengine", "iodepth"]
+    // One without them is damaged: fio's defaults would stand for what it lacks.
+    let mut options = ["rw", "ioengine", "iodepth"]
         .iter()
-        .filter_map(|key| Some(((*key).to_owned(), value(key)?.to_owned())))
-        .collect();
+        .map(|key| Some(((*key).to_owned(), value(key)?.to_owned())))
+        .collect::<Option<Vec<(String, String)>>>()?;
     // Reads, writes, trims: `bs=(R) 4096B-64.0KiB, (W) …` or, before version 2.99, `bs=4K-4K/4K-4K/4K-4K`.
     let sizes = rest.split_once("bs=")?.1.split(", ioengine").next()?;
     let sizes = sizes.split([',', '/']).map(|size| size.trim().trim_start_matches(|c: char| !c.is_ascii_digit()));
@@ -37,6 +38,41 @@ pub(crate) fn banner(line: &str) -> Option<Banner> {
     let key = if is_fixed { "bs" } else { "bsrange" };
     options.push((key.to_owned(), sizes.iter().map(text).collect::<Vec<_>>().join(",")));
     Some(Banner { host: host.to_owned(), name: name.to_owned(), group: group.parse().unwrap_or(0), options })
+}
+
+/// Most lines of a banner, which mail or a terminal may break.
+const LINES_MAX: usize = 5;
+
+/// A text with the banners that mail or a terminal has broken on a line each.
+pub(crate) fn joined(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let (mut whole, mut at) = (String::with_capacity(text.len()), 0);
+    while let Some(line) = lines.get(at) {
+        let (banner, count) = first_whole(&lines[at..lines.len().min(at + LINES_MAX)]);
+        whole.push_str(banner.as_deref().unwrap_or(line));
+        whole.push('\n');
+        at += count;
+    }
+    whole
+}
+
+/// The banner of the first lines if it is a broken one, and how many lines are one.
+fn first_whole(lines: &[&str]) -> (Option<String>, usize) {
+    if !lines[0].contains(": (g=") {
+        return (None, 1);
+    }
+    let mut joined = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        // Mail breaks lines behind a word, a terminal anywhere.
+        let is_between = joined.ends_with([',', ')', ':']);
+        joined.push_str(if is_between { " " } else { "" });
+        joined.push_str(if at == 0 { line.trim_end() } else { line.trim() });
+        let is_number = |rest: &&str| !rest.trim().is_empty() && rest.trim().bytes().all(|byte| byte.is_ascii_digit());
+        if banner(joined.trim()).is_some() && !lines.get(at + 1).is_some_and(is_number) {
+            return (Some(joined).filter(|_| at > 0), at + 1);
+        }
+    }
+    (None, 1)
 }
 
 /// The bytes of `4096B-64.0KiB`, which no job file would say so.
@@ -78,6 +114,29 @@ fn without_tags(mut name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn banners_that_were_broken_are_whole() {
+        let line = "a: (g=0): rw=randrw, bs=(R) 512B-64.0KiB, (W) 512B-64.0KiB, (T) 512B-64.0KiB, ioengine=libaio, iodepth=128";
+        let whole = banner(line).unwrap();
+        assert_eq!(whole.options.len(), 4);
+        let of = |text: &str| {
+            let text = joined(&format!("$ fio\n{text}\n...\nfio-3.33\n"));
+            let lines: Vec<&str> = text.lines().collect();
+            assert_eq!((lines.len(), lines[0], lines[3]), (4, "$ fio", "fio-3.33"), "{text}");
+            banner(lines[1]).unwrap()
+        };
+        // A name or a group cut in two is no banner any more.
+        for at in (line.find(": rw").unwrap() + 2)..line.len() {
+            assert_eq!(of(&format!("{}\n{}", &line[..at], &line[at..])), whole, "cut at {at}");
+        }
+        for (at, _) in line.match_indices(' ').skip(2) {
+            assert_eq!(of(&format!("{}\n{}", &line[..at], &line[at + 1..])), whole, "mail at {at}");
+        }
+        let damaged = &line[..line.find(", iodepth").unwrap()];
+        assert!(banner(damaged).is_none(), "its depth is not 1");
+        assert_eq!(joined(&format!("{damaged}\nx\n")), format!("{damaged}\nx\n"));
+    }
 
     #[test]
     fn what_stands_before_a_name_is_not_its_own() {

@@ -6,7 +6,7 @@
 
 use crate::command_line::{self, CommandLine};
 use crate::disks::Disk;
-use crate::fio_banner::{Banner, banner, head};
+use crate::fio_banner::{Banner, banner, head, joined};
 use crate::fio_job::rest_of;
 use crate::fio_json::{ALL_CLIENTS, Direction, FioJob, FioOutput};
 use crate::fio_results::Results;
@@ -18,7 +18,7 @@ const BYTES_MAX: usize = 4 << 20;
 
 /// The runs of different jobs in a text, or none if it is no output of fio's.
 pub(crate) fn parse(text: &[u8]) -> Option<Vec<FioOutput>> {
-    let text = String::from_utf8_lossy(&text[..text.len().min(BYTES_MAX)]);
+    let text = joined(&String::from_utf8_lossy(&text[..text.len().min(BYTES_MAX)]));
     let mut outputs = normal(&text).or_else(|| fio_terse::parse(&text))?;
     let jobs = outputs.iter_mut().flat_map(|output| &mut output.jobs);
     for direction in jobs.flat_map(|job| &mut job.directions) {
