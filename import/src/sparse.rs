@@ -89,8 +89,11 @@ mod tests {
 
     const LIMITS: Limits = Limits { file_bytes: 1000, total_bytes: 2000, files: 3, depth: 2 };
 
+    /// Names and values of a header.
+    type Records<'a> = &'a [(&'a str, &'a str)];
+
     /// An archive of a file with these records and stored bytes.
-    fn of(records: &[(&str, &str)], stored: &[u8]) -> Contents {
+    fn of(records: Records<'_>, stored: &[u8]) -> Contents {
         let mut builder = tar::Builder::new(Vec::new());
         builder.append_pax_extensions(records.iter().map(|(key, value)| (*key, value.as_bytes()))).unwrap();
         let mut header = tar::Header::new_ustar();
@@ -105,7 +108,7 @@ mod tests {
     #[test]
     fn every_version_gives_the_whole_file() {
         let whole = [&[0; 3][..], b"ab", &[0; 5], b"cde", &[0; 7]].concat();
-        let versions: [(&[(&str, &str)], Vec<u8>); 3] = [
+        let versions: [(Records<'_>, Vec<u8>); 3] = [
             (
                 &[
                     ("GNU.sparse.size", "20"),
