@@ -9,7 +9,6 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crate::core::current;
 use crate::event::ModelId;
 use crate::posted_writes::PostedWrites;
 use crate::stores::Stores;
@@ -328,9 +327,9 @@ pub(crate) fn with_field(word: u64, shift: u32, bits: u32, value: u64) -> u64 {
     word & !mask | (value << shift) & mask
 }
 
-impl Drop for Dma {
-    fn drop(&mut self) {
-        current::try_with(|core| core.given_back(self));
+impl Dma {
+    /// Its memory goes back to the free list.
+    pub(crate) fn release(&self) {
         self.arena.release(self.offset, self.len.next_multiple_of(8));
     }
 }

@@ -62,13 +62,11 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let cpus = knobs.number("cpus", 1..=8) as u32;
     let drives = knobs.number("drives", 1..=2) as u32;
     let queues = knobs.number("queues", 1..=3).min(cpus.into()) as u16;
-    let entries = draw_entries(knobs);
     let managed = knobs.chance("managed", 25);
     let storm = draw_storm(knobs);
     let force_threads = knobs.chance("threads", 25);
     let hidden_coalescing = draw_coalescing(knobs);
     let drawn_limit_ns = if delivery == Path::Posted { draw_limit(knobs) } else { None };
-    let read_ns = 1000 * knobs.number("read_us", 2..=20);
     let leaks = knobs.chance("count_vectors", 3);
     let (absent, gone) = draw_missing(knobs, managed || force_threads);
     let (users, carried, habit) = draw_load(knobs, comparable.then_some(drives * u32::from(queues)));
@@ -91,7 +89,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         storm,
         force_threads,
         notification_limit_ns,
-        read_ns,
+        read_ns: 1000 * knobs.number("read_us", 2..=20),
         hidden_coalescing,
         devices_post: poster,
         cache_places: draw_places(knobs),
@@ -103,7 +101,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     };
     let shape = Shape {
         queues,
-        entries,
+        entries: draw_entries(knobs),
         managed,
         users,
         habit,

@@ -1,6 +1,6 @@
 //! CPU accesses to registers and memory words.
 
-use super::Core;
+use super::{Core, current};
 use crate::board::controller::{Effect, Fault};
 use crate::event::{Event, ModelId, cpu_event};
 use crate::memory::Dma;
@@ -10,6 +10,13 @@ use crate::time::Ps;
 use crate::unrest::Kind;
 use crate::word::Word;
 use hal::DmaError;
+
+impl Drop for Dma {
+    fn drop(&mut self) {
+        current::try_with(|core| core.given_back(self));
+        self.release();
+    }
+}
 
 /// Registers of models.
 impl Core {
@@ -181,7 +188,7 @@ impl Core {
     }
 
     /// A buffer goes back to the free list: tells of each model that still uses some of it.
-    pub(crate) fn given_back(&self, buffer: &Dma) {
+    fn given_back(&self, buffer: &Dma) {
         let Some(range) = self.board.memory.range_of(buffer).filter(|_| self.board.witness.is_watched()) else {
             return;
         };
