@@ -145,7 +145,8 @@ fn packets_are_sent_back_from_where_they_lie() {
 #[test]
 fn receive_queues_of_pairs_for_reflection_keep_their_rings() {
     let (rig, _net, _) = driven(Bus::edges(3), device(4), NetConfig { reflect: true, ..pairs(2) });
-    assert_eq!(rig.given_back(), []);
+    let given_back = rig.given_back.addresses();
+    assert!(given_back.is_empty(), "{given_back:x?}");
 }
 
 /// Sending back is slower than receiving. One buffer stays for receiving; otherwise no packet could come.

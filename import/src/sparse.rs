@@ -47,15 +47,13 @@ impl Map {
         self.size
     }
 
-    /// The whole file, with zeros in its holes; without a map it is what is stored. None if the map leads out of the file,
-    /// or does not name what is stored.
-    pub(crate) fn whole(map: Option<Self>, stored: Vec<u8>) -> Option<Vec<u8>> {
-        let Some(map) = map else { return Some(stored) };
-        let (numbers, mut pieces) = match map.is_in_content {
-            true => before_pieces(&stored)?,
-            false => (map.numbers, &stored[..]),
+    /// The whole file, with zeros in its holes. None if the map leads out of the file, or does not name what is stored.
+    pub(crate) fn whole(self, stored: &[u8]) -> Option<Vec<u8>> {
+        let (numbers, mut pieces) = match self.is_in_content {
+            true => before_pieces(stored)?,
+            false => (self.numbers, stored),
         };
-        let mut whole = vec![0; usize::try_from(map.size).ok()?];
+        let mut whole = vec![0; usize::try_from(self.size).ok()?];
         let (pairs, []) = numbers.as_chunks::<2>() else { return None };
         for [offset, length] in pairs {
             let (offset, length) = (usize::try_from(*offset).ok()?, usize::try_from(*length).ok()?);

@@ -99,13 +99,18 @@ fn one(
             contents.note(format!("{name} is cut off, and all that follows is missing"));
             Ok(false)
         }
-        Ok(bytes) => match Map::whole(map, bytes) {
-            Some(bytes) => add(contents, limits, name, bytes).map(|()| true),
-            None => {
-                contents.note(format!("{name} is a sparse file whose map makes no sense; valid: tar without --sparse"));
-                Ok(true)
+        Ok(bytes) => {
+            let whole = match map {
+                Some(map) => map.whole(&bytes),
+                None => Some(bytes),
+            };
+            match whole {
+                Some(bytes) => add(contents, limits, name, bytes)?,
+                None => contents
+                    .note(format!("{name} is a sparse file whose map makes no sense; valid: tar without --sparse")),
             }
-        },
+            Ok(true)
+        }
         Err(ArchiveError::Io(error)) => {
             contents.note(format!("{name} is cut off: {error}"));
             Ok(false)

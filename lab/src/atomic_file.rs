@@ -90,19 +90,12 @@ pub fn to_standard_output(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Writes a line to standard error. A closed pipe (`2>&1 | head`) is no failure, as it is none on standard output.
-pub fn to_standard_error(line: fmt::Arguments<'_>) {
+/// Writes a line to standard error. A closed pipe (`2>&1 | head`) is no failure, as it is none on standard output: `eprintln!`
+/// panics there.
+pub(crate) fn say(line: fmt::Arguments<'_>) {
     // Where nobody hears, nobody hears of that either.
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
-
-/// [`to_standard_error`] with the form of `eprintln!`, which panics at a closed pipe.
-macro_rules! say {
-    ($($argument:tt)*) => {
-        $crate::atomic_file::to_standard_error(format_args!($($argument)*))
-    };
-}
-pub(crate) use say;
 
 /// Everything is on the disk before the rename makes it visible.
 fn write_and_rename(beside: &mut NamedTempFile, bytes: &[u8]) -> io::Result<()> {

@@ -21,7 +21,7 @@ impl StopFlag {
             if seen.0.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }
-            say!("stopping; once more ends at once");
+            say(format_args!("stopping; once more ends at once"));
         })?;
         Ok(flag)
     }

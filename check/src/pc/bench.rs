@@ -1,7 +1,6 @@
 //! The small machine of the systematic search.
 
 use super::accelerator::AcceleratorStep;
-use super::manage::EXCLUDES;
 use super::poster::PosterStep;
 use super::removal::Removal;
 use super::step::PcStep;
@@ -54,7 +53,7 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         ("raise", PcStep::Raise { function: 0 }),
         ("offline", PcStep::Offline { cpu: 1, ns: 500 }),
         ("offline-target", PcStep::Offline { cpu: 2, ns: 500 }),
-        ("coalesce", PcStep::Coalesce { drive: 0, entries: 2, us: 100 }),
+        ("coalesce", PcStep::Coalesce { drive: 0, entries: 2, us: 100, excludes: false }),
         ("abort", PcStep::Abort { queue: 0, age_ns: 500 }),
         ("check", PcStep::Check { queue: 0, policy: 2 }),
         ("reset", PcStep::Reset { drive: 0 }),
@@ -253,7 +252,7 @@ fn narrow(machine: &[&'static str]) -> Bench<PcStep> {
         ("burst", PcStep::Burst { queue: 0, count: 6, depth: 1 }),
         ("reset", PcStep::Reset { drive: 0 }),
         ("recreate", PcStep::Recreate { queue: 0, ns: 100 }),
-        ("exclude", PcStep::Coalesce { drive: 0, entries: EXCLUDES, us: 100 }),
+        ("exclude", PcStep::Coalesce { drive: 0, entries: 5, us: 100, excludes: true }),
         ("disable-queue", PcStep::Disable { line: QUEUE, depth: 1, ns: 300 }),
     ];
     let before = vec![PcStep::Burst { queue: 0, count: 6, depth: 1 }];

@@ -38,8 +38,6 @@ const FIRE_LOOK_NS: u64 = 100;
 const ABORTS: u32 = 6;
 const ABORT_GAP_NS: u64 = 15_000;
 const SLOW_NS: u64 = 40_000;
-/// A step that sets coalescing to so many entries excludes a vector too.
-pub(super) const EXCLUDES: u16 = 5;
 /// Between two retriggers of one step: longer than an interrupt of a line alone.
 const RETRIGGERED_NS: u64 = 1_000;
 /// A kick comes within this time, however busy its CPU is: longer than an invalidation queue that fails takes.
@@ -67,7 +65,9 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Reset { drive: index } => reset(stack, drive(index)),
         PcStep::Rebind { drive: index, lines_first, ns } => rebind(stack, drive(index), lines_first, ns),
         PcStep::Remove { drive: index, removal } => removal::remove(stack, drive(index), removal),
-        PcStep::Coalesce { drive: index, entries, us } => coalesce(stack, drive(index), entries, us),
+        PcStep::Coalesce { drive: index, entries, us, excludes } => {
+            coalesce(stack, drive(index), entries, us, excludes)
+        }
         PcStep::Abort { queue, age_ns } => abort(stack, slot(queue), age_ns),
         PcStep::Check { queue, policy } => check(slot(queue), policy),
         PcStep::Lend { queue, ns } => lend(stack, slot(queue), ns),
@@ -318,7 +318,7 @@ fn unbind_all(stack: &PcStack, drive: &Drive, slots: &[&Slot], lines_first: bool
     slots.iter().try_for_each(|slot| drive.bind(&stack.host, slot, &stack.numbers))
 }
 
-fn coalesce(stack: &PcStack, drive: &Drive, entries: u16, us: u32) {
+fn coalesce(stack: &PcStack, drive: &Drive, entries: u16, us: u32, excludes: bool) {
     let Some(_claim) = claim(&drive.busy) else { return };
     let Some(controller) = drive.controller() else { return };
     let coalescing = match entries {
@@ -332,8 +332,7 @@ fn coalesce(stack: &PcStack, drive: &Drive, entries: u16, us: u32) {
         Ok(()) => {}
         Err(error) => return stack.fails("coalescing", drive, &error),
     }
-    // The numbers of few histories ask for it, so that no draw changes.
-    let slot = stack.slots_of(drive).next().filter(|_| entries == EXCLUDES);
+    let slot = stack.slots_of(drive).next().filter(|_| excludes);
     if let Some(bound) = slot.and_then(Slot::bound) {
         exclude(stack, drive, &controller, &bound);
     }

@@ -37,7 +37,7 @@ pub enum PcStep {
     /// Pulls a drive out, and puts it in again.
     Remove { drive: u32, removal: Removal },
     /// Changes a controller's declared coalescing.
-    Coalesce { drive: u32, entries: u16, us: u32 },
+    Coalesce { drive: u32, entries: u16, us: u32, excludes: bool },
     /// Makes a drive abort the commands of a queue that have been in flight for this long.
     Abort { queue: u32, age_ns: u64 },
     /// Changes a queue's check after submissions.
@@ -85,7 +85,11 @@ impl PcStep {
             61..66 => Self::Redeliver { queue },
             66..69 => Self::Reset { drive },
             69..71 => Self::Rebind { drive, lines_first: draw.percent(50), ns: draw.time_ns(50, 30_000) },
-            71..74 => Self::Coalesce { drive, entries: draw.below(9) as u16, us: 100 * draw.within(1..=3) as u32 },
+            71..74 => {
+                let (entries, us) = (draw.below(9) as u16, 100 * draw.within(1..=3) as u32);
+                // Not drawn, so that the draws behind it stay.
+                Self::Coalesce { drive, entries, us, excludes: entries == 5 }
+            }
             74..77 => Self::Check { queue, policy: draw.below(3) as u32 },
             77..83 => Self::Lend { queue, ns: draw.time_ns(200, 40_000) },
             83..90 => Self::Ring { count: draw.time_ns(1, 64), period_ns: draw.time_ns(300, 6_000) },
@@ -154,7 +158,10 @@ impl fmt::Display for PcStep {
                 )
             }
             Self::Coalesce { drive, entries: 0, .. } => write!(f, "switch coalescing of drive {drive} off"),
-            Self::Coalesce { drive, entries, us } => write!(f, "drive {drive} coalesces {entries} entries or {us} µs"),
+            Self::Coalesce { drive, entries, us, excludes } => {
+                let but = if *excludes { ", and a vector is excluded or taken back" } else { "" };
+                write!(f, "drive {drive} coalesces {entries} entries or {us} µs{but}")
+            }
             Self::Abort { queue, age_ns } => write!(f, "abort commands of queue {queue} in flight for {age_ns} ns"),
             Self::Check { queue, policy } => write!(f, "set the check of queue {queue} to policy {policy}"),
             Self::Lend { queue, ns } => write!(f, "lend queue {queue}'s line to a guest for {ns} ns"),

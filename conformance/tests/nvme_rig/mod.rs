@@ -1,12 +1,12 @@
 //! A drive behind a plain bus, and a host that uses only offsets and words from the manual.
 #![allow(dead_code, unreachable_pub)]
 
+use campanile_conformance::GivenBack;
 use hal::{Dma as _, Hal as _, Regs as _, Word as _};
 use irq::{Action, Irq};
 use machine::fault::FaultRecord;
 use machine::model::{Model, ModelId, Upstream};
 use machine::nvme::{Config, Latency, Nvme, Spread};
-use machine::observe::Fact;
 use machine::outage::{Outage, Outages, Unreliable};
 use machine::time::Ps;
 use machine::world::World;
@@ -116,13 +116,7 @@ pub fn unreliable<R: Send + 'static>(
         }
         machine::Regs::Lapic.write64(0x80b, 0);
     });
-    let given_back = Arc::<Mutex<Vec<u64>>>::default();
-    let told = given_back.clone();
-    machine.set_observer(move |_, fact| {
-        if let Fact::GivenBack { address, .. } = fact {
-            told.lock().expect("one host thread").push(address);
-        }
-    });
+    let given_back = GivenBack::of(&mut machine);
     let seen = messages.clone();
     let boot = move || body(&mut Host::new(regs, seen, handlers));
     let result = machine.run_boot(Ps::from_ns(1_000_000_000), boot).expect("the host ends");
@@ -133,8 +127,7 @@ pub fn unreliable<R: Send + 'static>(
         .expect("a drive");
     let faults = machine.faults().0;
     let messages = messages.lock().expect("one host thread").clone();
-    let given_back = given_back.lock().expect("one host thread").clone();
-    After { result, counters, faults, messages, by_vector, slots_in_use, given_back }
+    After { result, counters, faults, messages, by_vector, slots_in_use, given_back: given_back.addresses() }
 }
 
 /// A queue pair of the host.

@@ -3,6 +3,7 @@
 
 pub mod net;
 
+use campanile_conformance::GivenBack;
 use drivers::message::MessageSource as _;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::virtio::{Bar, Mmio, MmioConfig as Platform, Pci, RegisterWrites, Transport};
@@ -10,7 +11,6 @@ use hal::{Dma as _, Hal as _, Regs as _};
 use irq::poll::SoftPoll;
 use irq::{Action, Irq, MsiMessage};
 use machine::model::{Model, ModelId, Upstream};
-use machine::observe::Fact;
 use machine::time::Ps;
 use machine::virtio::{Device, Exits, Irqfd, Line, MmioConfig, PciConfig, Trigger, VirtioMmio, VirtioPci, code};
 use machine::world::World;
@@ -89,7 +89,7 @@ pub struct Rig {
     pub device: ModelId,
     pins: ModelId,
     host: Host,
-    given_back: Arc<Mutex<Vec<u64>>>,
+    pub given_back: GivenBack,
 }
 
 /// The rig, for code on the CPU.
@@ -151,13 +151,7 @@ pub fn rig_on<D: Device>(machine: MachineConfig, bus: Bus, device: D) -> Rig {
             None => handle(),
         }
     });
-    let given_back = Arc::<Mutex<Vec<u64>>>::default();
-    let seen = given_back.clone();
-    machine.set_observer(move |_, fact| {
-        if let Fact::GivenBack { address, .. } = fact {
-            seen.lock().expect("one host thread").push(address);
-        }
-    });
+    let given_back = GivenBack::of(&mut machine);
     let regs = [0, 1, 2].map(|region| machine.regs(device, region));
     Rig { machine, device, pins, host: Host { bus, regs, handlers, polls }, given_back }
 }
@@ -203,11 +197,6 @@ impl Rig {
             std::mem::replace(&mut pins.taken, vec![0; count])
         };
         self.machine.with_model(self.pins, zeroed).expect("the pins")
-    }
-
-    /// Memory that the driver has given back while the device used it.
-    pub fn given_back(&self) -> Vec<u64> {
-        self.given_back.lock().expect("one host thread").clone()
     }
 
     pub fn faults(&self) -> Vec<&'static str> {

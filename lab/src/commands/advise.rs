@@ -19,7 +19,7 @@ pub(super) fn advise(args: &AdviseArgs, arguments: &[String]) -> Result<(), Fail
     let stop = stop_flag()?;
     let (advice, manifest) = carry_out(&question, arguments, &stop)?;
     for warning in &advice.warnings {
-        say!("warning: {warning}");
+        say(format_args!("warning: {warning}"));
     }
     let columns = args.columns.unwrap_or_else(narrow::width);
     if !takes_standard_output(json.as_ref()) {

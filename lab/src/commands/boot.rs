@@ -15,7 +15,7 @@ pub(super) fn boot(args: &BootArgs, arguments: &[String]) -> Result<(), Failure>
     let tables = args.table.as_deref().map(Tables::of).transpose()?;
     let stop = stop_flag()?;
     let campanile = std::env::current_exe().map_err(|error| Failure::Run(error.into()))?;
-    let run = qemu::run(&selection, &campanile, || stop.is_set(), |setting| say!("{setting}"));
+    let run = qemu::run(&selection, &campanile, || stop.is_set(), |setting| say(format_args!("{setting}")));
     let outcome = run.map_err(|error: BootError| Failure::Run(error.into()))?;
     if !takes_standard_output(json.as_ref()) {
         cli::print(&outcome.skipped.iter().map(|why| format!("skipped: {why}\n")).collect::<String>())?;
@@ -51,7 +51,7 @@ impl Tables {
             qemu::document(&self.text, rows).map_err(|error| Failure::Run(error.into()))?;
         self.file.commit(text.as_bytes())?;
         if !missing.is_empty() {
-            say!("tables left as they were, since these cases did not run: {}", missing.join("; "));
+            say(format_args!("tables left as they were, since these cases did not run: {}", missing.join("; ")));
         }
         Ok(())
     }

@@ -91,22 +91,28 @@ impl FioOutputs {
             && names.len() > 1
             && let Some(first) = names.first()
         {
-            say!("fio's form: of {first} alone; {DELIVERY} in the name writes all of {}", names.join(", "));
+            say(format_args!(
+                "fio's form: of {first} alone; {DELIVERY} in the name writes all of {}",
+                names.join(", ")
+            ));
         }
         let Some(reporting) = storage.reporting.iter().find(|reporting| reporting.logs.any()) else { return };
         if self.logs.is_empty() {
-            say!("warning: [{}] asks for logs, which are not written; --fio-logs DIR writes them", reporting.name);
+            say(format_args!(
+                "warning: [{}] asks for logs, which are not written; --fio-logs DIR writes them",
+                reporting.name
+            ));
             return;
         }
         let (span, logs) = (plan.spans.of_logs(), &reporting.logs);
         let asked_ms = if logs.average_ms > 0 { logs.average_ms } else { logs.hist_ms };
         let window_ms = span.window_ms(asked_ms);
         if window_ms != asked_ms {
-            say!(
+            say(format_args!(
                 "warning: [{}] averages its logs over {asked_ms} ms, longer than a tenth of the simulated span; \
                  here it is {window_ms} ms",
                 reporting.name
-            );
+            ));
         }
     }
 
@@ -171,7 +177,7 @@ fn write_logs(plan: &Plan, outcome: &Outcome, files: Vec<(String, AtomicFile)>) 
     let threads = storage.reporting.iter().map(|reporting| &**reporting);
     let left_out: u64 = details.threads.iter().map(|thread| thread.left_out).sum();
     if left_out > 0 {
-        say!("warning: the logs are full; {left_out} later I/Os are not in them");
+        say(format_args!("warning: the logs are full; {left_out} later I/Os are not in them"));
     }
     let mut texts = logs::write(threads, details, &drives, plan.spans.of_logs());
     for (name, file) in files {

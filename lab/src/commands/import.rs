@@ -22,7 +22,7 @@ pub(super) fn import(args: &ImportArgs, arguments: &[String]) -> Result<(), Fail
     let json = output("--json", args.json.as_deref())?;
     let server = Read::of(args, arguments)?;
     let stop = stop_flag()?;
-    say!("import: {} measurements; fitting", server.server.measurements.len());
+    say(format_args!("import: {} measurements; fitting", server.server.measurements.len()));
     let (found, manifest) = server.fit(args, &stop)?;
     if !takes_standard_output(json.as_ref()) {
         cli::print_wide(&text(&found))?;

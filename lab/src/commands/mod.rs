@@ -36,7 +36,7 @@ pub fn main(line: Vec<OsString>) -> u8 {
     match dispatch(&Cli::of(line).command, &arguments) {
         Ok(()) => 0,
         Err(failure) => {
-            say!("campanile: {failure}");
+            say(format_args!("campanile: {failure}"));
             failure.exit_code()
         }
     }
@@ -94,7 +94,7 @@ fn failed(error: RunError) -> Failure {
 /// Prints warnings about the result on standard error.
 fn announce(plan: &Plan) {
     for warning in &plan.warnings {
-        say!("warning: {warning}");
+        say(format_args!("warning: {warning}"));
     }
 }
 

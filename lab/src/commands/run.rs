@@ -158,7 +158,7 @@ fn say_cost(report: &RunReport) {
     let span_ns: u64 = report.outcomes.iter().map(|outcome| outcome.span_ns).sum();
     let whole_ns = asked_ns.min(Spans::WHOLE_MAX_NS) as f64 * report.outcomes.len() as f64;
     let seconds = whole_ns * (host_ns as f64 / span_ns.max(1) as f64) / 1e9;
-    say!("note: --set duration=runtime would take about {seconds:.0} s of one CPU of this host");
+    say(format_args!("note: --set duration=runtime would take about {seconds:.0} s of one CPU of this host"));
 }
 
 /// The published rows of a scenario that the program carries. A changed scenario has none: the published values belong

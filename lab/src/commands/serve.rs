@@ -52,7 +52,7 @@ fn latency(text: &str) -> Result<Ps, InputError> {
 
 /// Serves until it is interrupted.
 fn serve(socket: &Path, served: Served, what: &str) -> Result<(), Failure> {
-    let report = Arc::new(|line: &str| say!("campanile: {line}"));
+    let report = Arc::new(|line: &str| say(format_args!("campanile: {line}")));
     let server = Server::bind(socket, served, report).map_err(failed)?;
     let bound = socket.to_owned();
     let end = move || {
@@ -61,7 +61,7 @@ fn serve(socket: &Path, served: Served, what: &str) -> Result<(), Failure> {
         std::process::exit(Failure::Interrupted.exit_code().into());
     };
     ctrlc::set_handler(end).map_err(failed)?;
-    say!("campanile: serving {what} at {}", socket.display());
+    say(format_args!("campanile: serving {what} at {}", socket.display()));
     loop {
         server.serve_one().map_err(failed)?;
     }
