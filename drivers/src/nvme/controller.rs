@@ -12,7 +12,7 @@ use super::{BatchDone, IoError, NvmeError, QueuePair};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hal::{Hal, Lock, Word};
-use irq::moderation::{Moderated, Tuner};
+use irq::moderation::Tuner;
 use spec::nvme::{AdminOpcode, FeatureId, NumberOfQueues};
 
 pub use config::{Config, ControllerSnapshot, QueueConfig};
@@ -43,8 +43,10 @@ pub struct Controller<H: Hal> {
     coalescing: H::Word,
     /// Fed by all I/O queues, except those whose vector feature 09h excludes.
     tuner: Lock<H, Option<Arc<Tuner<H>>>>,
-    /// Those vectors.
+    /// Those vectors. What is believed of features changes under this lock.
     excluded: Lock<H, Vec<u16>>,
+    /// Starts after the first; each sets the features back.
+    starts: H::Word,
 }
 
 /// A guard: its holder alone may run a control operation.
@@ -76,6 +78,7 @@ impl<H: Hal> Controller<H> {
                 coalescing: H::Word::new(0),
                 tuner: Lock::new(hal, None),
                 excluded: Lock::new(hal, Vec::new()),
+                starts: H::Word::new(0),
                 wanted: config.queue_pairs,
                 port,
                 admin,
@@ -136,7 +139,7 @@ impl<H: Hal> Controller<H> {
         self.queues.lock()[index] = Some(pair.clone());
         pair.restart();
         pair.declare_coalescing(self.coalescing.get() != 0);
-        pair.tuning.attach(self.tuner_of(pair.vector()));
+        self.attach_tuner(&pair);
         match self.admin.create_pair(&self.port, &pair) {
             Ok(()) => {
                 pair.open();
@@ -217,17 +220,29 @@ impl<H: Hal> Controller<H> {
         self.tuner.lock().clone()
     }
 
-    /// The tuner that a queue of `vector` feeds.
-    pub(super) fn tuner_of(&self, vector: Option<u16>) -> Option<Arc<Tuner<H>>> {
-        let is_excluded = vector.is_some_and(|vector| self.excluded.lock().contains(&vector));
-        if is_excluded { None } else { self.tuner() }
+    /// Lets `pair` feed the tuner, unless its vector is excluded.
+    pub(super) fn attach_tuner(&self, pair: &QueuePair<H>) {
+        let excluded = pair.vector().map(|vector| (vector, self.excluded.lock()));
+        let is_excluded = excluded.as_ref().is_some_and(|(vector, excluded)| excluded.contains(vector));
+        pair.tuning.attach(if is_excluded { None } else { self.tuner() });
     }
 
-    /// Feature 09h excludes `vector` from now on, or does not.
-    pub(super) fn exclude(&self, vector: u16, is_excluded: bool) {
-        let mut excluded = self.excluded.lock();
-        excluded.retain(|other| *other != vector);
-        excluded.extend(is_excluded.then_some(vector));
+    /// Runs `set`, which sets a feature, and then `note` under the lock of what is believed; all of it once more if the
+    /// controller was started meanwhile: the device may have the default again.
+    pub(super) fn set_and_note(
+        &self,
+        set: impl Fn() -> Result<u32, NvmeError>,
+        note: impl Fn(&mut Vec<u16>),
+    ) -> Result<(), NvmeError> {
+        loop {
+            let start = self.starts.get();
+            set()?;
+            let mut excluded = self.excluded.lock();
+            if self.starts.get() == start {
+                note(&mut excluded);
+                return Ok(());
+            }
+        }
     }
 
     pub(super) fn set_tuner(&self, tuner: Arc<Tuner<H>>) {
@@ -267,26 +282,34 @@ impl<H: Hal> Controller<H> {
 
     /// Starts the disabled controller with the queue pairs that exist.
     fn start_again(&self) -> Result<(), NvmeError> {
+        self.forget_features();
         enable(&self.port, &self.admin)?;
-        self.coalescing.set(0);
-        self.excluded.lock().clear();
         let granted = negotiate_queues(&self.port, &self.admin, self.wanted)?;
         for pair in self.all_pairs() {
             if pair.qid() > granted {
                 return Err(NvmeError::NoQueueLeft(granted));
             }
             pair.restart();
+            pair.declare_coalescing(self.coalescing.get() != 0);
             self.admin.create_pair(&self.port, &pair)?;
-            pair.tuning.attach(self.tuner());
+            self.attach_tuner(&pair);
             pair.open();
         }
         if let Some(tuner) = self.tuner() {
             // The reset has set the default, and a device that refuses may keep it.
-            let _ = Moderated::program(self, tuner.view().setting);
+            let _ = tuner.restore(self);
             // One that fails meanwhile has not come back.
             self.port.check_health()?;
         }
         Ok(())
+    }
+
+    /// A start sets features back to their defaults. Before the admin queue opens: what is set from then on counts.
+    fn forget_features(&self) {
+        let mut excluded = self.excluded.lock();
+        self.starts.fetch_add(1);
+        self.coalescing.set(0);
+        excluded.clear();
     }
 
     /// Disables the device, then ends every command in flight with `why`.

@@ -90,7 +90,7 @@ impl<H: Hal> Controller<H> {
     /// [`irq::moderation::Programmer`] with it and this controller.
     pub fn tune(&self, tuner: Arc<Tuner<H>>) {
         self.set_tuner(tuner);
-        self.all_pairs().iter().for_each(|pair| pair.tuning.attach(self.tuner_of(pair.vector())));
+        self.all_pairs().iter().for_each(|pair| self.attach_tuner(pair));
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Tuner<H: Hal> {
     hal: H,
     controller: Lock<H, Box<dyn Controller>>,
     handover: Handover<H::Word>,
+    /// How often the level was programmed anew ([`Tuner::restore`]).
+    restores: H::Word,
     /// 1 + the id of the programming thread. 0: none yet.
     thread: H::Word,
     threads: KernelThreads<H>,
@@ -55,6 +57,7 @@ impl<H: Hal> Tuner<H> {
             hal,
             controller: Lock::new(hal, controller),
             handover: Handover::default(),
+            restores: H::Word::new(0),
             thread: H::Word::new(0),
             threads: KernelThreads::new(),
         }
@@ -122,11 +125,30 @@ impl<H: Hal> Tuner<H> {
             return false;
         }
         let Some(step) = self.controller.lock().step() else { return true };
+        let restores = self.restores.load();
         let outcome = device.program(step.setting);
         let next = self.controller.lock().programmed(self.hal.now_ns(), step.id, outcome);
         // This thread is awake already.
         let _ = next == Next::Program && self.handover.ask();
+        if self.restores.load() != restores {
+            // The device may have been given the level before this one last.
+            let _ = self.restore(device);
+        }
         true
+    }
+
+    /// Programs the level in force into a device that has lost it: after a reset. The thread may be programming another one
+    /// meanwhile. In the end the device has the level that the controller believes. In a thread.
+    pub fn restore(&self, device: &dyn Moderated) -> Outcome {
+        loop {
+            let setting = self.view().setting;
+            let outcome = device.program(setting);
+            // Before the look: either that sees the thread's level, or the thread sees this.
+            self.restores.fetch_add(1);
+            if self.view().setting == setting {
+                return outcome;
+            }
+        }
     }
 
     /// The state of the tuning, for people.

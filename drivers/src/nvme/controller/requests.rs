@@ -31,11 +31,14 @@ impl<H: Hal> Controller<H> {
     /// # Errors
     /// As [`Controller::coalescing`].
     pub fn set_coalescing(&self, coalescing: Coalescing) -> Result<(), NvmeError> {
-        let dw11 = coalescing.to_dw11();
-        self.admin.set_feature(&self.port, FeatureId::INTERRUPT_COALESCING, dw11)?;
-        self.coalescing.set(coalescing.is_on().into());
-        self.all_pairs().iter().for_each(|pair| pair.declare_coalescing(coalescing.is_on()));
-        Ok(())
+        let (feature, is_on) = (FeatureId::INTERRUPT_COALESCING, coalescing.is_on());
+        self.set_and_note(
+            || self.admin.set_feature(&self.port, feature, coalescing.to_dw11()),
+            |_| {
+                self.coalescing.set(is_on.into());
+                self.all_pairs().iter().for_each(|pair| pair.declare_coalescing(is_on));
+            },
+        )
     }
 
     /// What the driver believes of feature 08h: whether the controller may hold interrupts back.
@@ -61,12 +64,15 @@ impl<H: Hal> Controller<H> {
     pub fn set_vector_coalescing(&self, vector: u16, coalescing: VectorCoalescing) -> Result<(), NvmeError> {
         let dw11 = InterruptVector::new().with_iv(vector).with_cd(coalescing == VectorCoalescing::Immediate);
         let feature = FeatureId::INTERRUPT_VECTOR_CONFIGURATION;
-        self.admin.set_feature(&self.port, feature, dw11.into_bits())?;
-        self.exclude(vector, coalescing == VectorCoalescing::Immediate);
-        let tuner = self.tuner_of(Some(vector));
+        self.set_and_note(
+            || self.admin.set_feature(&self.port, feature, dw11.into_bits()),
+            |excluded| {
+                excluded.retain(|other| *other != vector);
+                excluded.extend((coalescing == VectorCoalescing::Immediate).then_some(vector));
+            },
+        )?;
         let pairs = self.all_pairs();
-        let own = pairs.iter().filter(|pair| pair.vector() == Some(vector));
-        own.for_each(|pair| pair.tuning.attach(tuner.clone()));
+        pairs.iter().filter(|pair| pair.vector() == Some(vector)).for_each(|pair| self.attach_tuner(pair));
         Ok(())
     }
 

@@ -1,11 +1,12 @@
 //! A tuner, its programmer, and devices that disobey.
 
 use super::*;
-use crate::moderation::{Controller, Moderated, Next, Programmer, Step, Tuner, Tuning, TuningView};
+use crate::moderation::{Controller, Counts, Moderated, Next, Programmer, Step, Tuner, Tuning, TuningView};
 use hal::host::HostHal;
 use hal::{Affinity, ThreadSpec};
 use std::boxed::Box;
 use std::sync::{Arc, Mutex};
+use std::vec;
 use std::vec::Vec;
 
 /// Logs each setting, and answers by a rule.
@@ -143,4 +144,100 @@ fn a_thread_of_two_serves_them_in_turn() {
     // The first levels are those of the start.
     assert_eq!((&log[..5], log.len()), (&[0, 1, 0, 1, 0][..], 1_003));
     programmer.stop();
+}
+
+/// Goes up one level with its first interrupt, and stays there.
+struct Up(usize);
+
+impl Controller for Up {
+    fn interrupt(&mut self, _: u64, _: Found) -> Next {
+        if self.0 == 0 { Next::Program } else { Next::Measure }
+    }
+    fn polled(&mut self, _: u64, _: Found) -> Next {
+        Next::Measure
+    }
+    fn deadline_ns(&self) -> Option<u64> {
+        None
+    }
+    fn elapsed(&mut self, _: u64) -> Next {
+        Next::Measure
+    }
+    fn step(&self) -> Option<Step> {
+        (self.0 == 0).then(|| Step { id: 1, level: 1, setting: rdma_table().setting(1) })
+    }
+    fn programmed(&mut self, _: u64, _: u32, _: Outcome) -> Next {
+        self.0 = 1;
+        Next::Measure
+    }
+    fn level(&self) -> usize {
+        self.0
+    }
+    fn view(&self) -> TuningView {
+        TuningView {
+            algorithm: "up",
+            phase: "",
+            level: self.0,
+            level_last: 1,
+            setting: rdma_table().setting(self.0),
+            actual: None,
+            wanted: None,
+            sample: None,
+            counts: Counts::default(),
+        }
+    }
+}
+
+/// A tuner of it that has asked for its step.
+fn going_up() -> Arc<Tuner<HostHal>> {
+    let tuner = Arc::new(Tuner::new(HostHal::manual(1), Box::new(Up(0))));
+    tuner.interrupt(Found::completions(1));
+    tuner
+}
+
+/// While it programs the step, another CPU resets the device, which restores the level.
+struct Reset {
+    tuner: Arc<Tuner<HostHal>>,
+    told: Arc<Told>,
+    resets: Mutex<u32>,
+}
+
+impl Moderated for Reset {
+    fn program(&self, setting: Setting) -> Outcome {
+        self.told.program(setting);
+        let resets = core::mem::take(&mut *self.resets.lock().expect("not poisoned"));
+        for _ in 0..resets {
+            self.tuner.restore(&*self.told);
+        }
+        Outcome::Done(setting)
+    }
+}
+
+/// The level before the step came last.
+#[test]
+fn a_device_that_is_restored_while_a_step_is_programmed_has_the_level_that_is_believed() {
+    let [low, high] = [0, 1].map(|level| rdma_table().setting(level));
+    let wanted = [vec![high], vec![high, low, high], vec![high, low, low, high]];
+    for (resets, wanted) in (0..).zip(wanted) {
+        let (tuner, told) = (going_up(), told(Outcome::Done));
+        tuner.work(&Reset { tuner: tuner.clone(), told: told.clone(), resets: Mutex::new(resets) });
+        assert_eq!(*told.settings.lock().expect("not poisoned"), wanted, "{resets} resets");
+        assert_eq!(tuner.view().setting, high);
+    }
+}
+
+/// The thread programs a step between the restored level and its answer.
+#[test]
+fn a_level_that_changes_while_it_is_restored_is_programmed() {
+    struct Meanwhile(Arc<Tuner<HostHal>>, Arc<Told>);
+    impl Moderated for Meanwhile {
+        fn program(&self, setting: Setting) -> Outcome {
+            let outcome = self.1.program(setting);
+            self.0.work(&*self.1);
+            outcome
+        }
+    }
+    let (tuner, told) = (going_up(), told(Outcome::Done));
+    let [low, high] = [0, 1].map(|level| rdma_table().setting(level));
+    assert_eq!(tuner.restore(&Meanwhile(tuner.clone(), told.clone())), Outcome::Done(high));
+    assert_eq!(*told.settings.lock().expect("not poisoned"), [low, high, high]);
 }
