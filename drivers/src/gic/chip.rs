@@ -23,10 +23,14 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
     pub(super) fn set_edge(&self, intid: IntId, edge: bool) -> Result<(), IrqError> {
         let _fields = self.fields.lock();
         let frame = self.version.frame(intid);
-        let wanted = if edge { 0b10 } else { 0b00 };
-        frame.modify_field(gicd::ICFGR, intid, 2, |_| wanted);
-        let word = frame.read(gicd::ICFGR.get(intid.0 / 16));
-        if (word >> (intid.0 % 16 * 2)) & 0b10 != wanted {
+        let (register, bit) = (gicd::ICFGR.get(intid.0 / 16), 0b10 << (intid.0 % 16 * 2));
+        let word = frame.read(register);
+        if (word & bit != 0) == edge {
+            return Ok(());
+        }
+        // The lower bit of the field is not the trigger.
+        frame.write(register, word ^ bit);
+        if (frame.read(register) & bit != 0) != edge {
             return Err(IrqError::Hardware("GIC", "the interrupt's trigger is fixed, and is the other one"));
         }
         Ok(())

@@ -5,7 +5,7 @@ use super::version::Version;
 use alloc::sync::Arc;
 use hal::Hal;
 use irq::{AllocRequest, DeliveryKind, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, Target};
-use spec::gic::IntId;
+use spec::gic::{IntId, Kind};
 
 /// Rejects kinds of delivery that no GIC supports.
 pub(super) fn check_delivery(request: &AllocRequest) -> Result<(), IrqError> {
@@ -50,6 +50,10 @@ impl<H: Hal, V: Version<H>> IrqDomain for GicDomain<H, V> {
         let intid = self.gic.validate(IntId(request.index))?;
         if !self.gic.lines.take(intid) {
             return Err(IrqError::Hardware("GIC", "the INTID has a line already"));
+        }
+        if intid.kind() == Kind::Spi {
+            // The line before may have made it an edge. One whose trigger is fixed keeps it.
+            _ = self.gic.set_edge(intid, false);
         }
         Ok(LevelData { chip: self.chip.clone(), hwirq: HardwareIrq(intid.0.into()) })
     }

@@ -84,6 +84,7 @@ impl<H: Hal> Events<H> {
         slot.map(Option::take);
         if entry.events.iter().all(Option::is_none) {
             let (event_bits_less_one, table) = (0, entry.table.device_address().0);
+            entry.is_leaving = true;
             self.its.post_firmly(&[Command::MapDevice { device, event_bits_less_one, table, valid: false }])?;
             devices.remove(&device);
         }
@@ -174,7 +175,13 @@ impl<H: Hal> IrqDomain for ItsDomain<H> {
         let device = u32::from(request.requester.0);
         let mut devices = its.devices.lock();
         let events = match devices.entry(device) {
-            Entry::Occupied(known) => &mut known.into_mut().events,
+            Entry::Occupied(mut known) => {
+                if known.get().is_leaving {
+                    // The ITS uses the table before this one no more once it has the new one.
+                    known.insert(its.make_device(device)?);
+                }
+                &mut known.into_mut().events
+            }
             Entry::Vacant(unknown) => &mut unknown.insert(its.make_device(device)?).events,
         };
         let free = events.iter().position(Option::is_none);

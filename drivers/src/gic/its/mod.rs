@@ -49,6 +49,8 @@ struct Device<H: Hal> {
     /// Used by the ITS; freed after the ITS has unmapped the device.
     table: H::Dma,
     events: Vec<Option<Event>>,
+    /// The ITS was told to unmap the device: whether it has, it did not say.
+    is_leaving: bool,
 }
 
 /// An ITS.
@@ -93,8 +95,7 @@ impl<H: Hal> Its<H> {
         if !events.is_power_of_two() || events < 2 || events > events_end {
             return Err(GicError::TooLarge("number of events of a device", events, events_end + 1));
         }
-        frame.write(CTLR, Control::new().into_bits());
-        wait(hal, "GITS_CTLR.Quiescent = 1", || Control::from_bits(frame.read(CTLR)).quiescent())?;
+        stop(hal, &frame)?;
         let cpus = lpis.gic().version.cpus();
         let tables = make_tables(hal, &frame, kind, cpus)?;
         let queue = CommandQueue::new(hal, &frame)?;
@@ -113,7 +114,16 @@ impl<H: Hal> Its<H> {
         let off = hal.irq_save();
         let online = its.cpu_online(hal.cpu());
         hal.irq_restore(off);
-        online.map(|()| its)
+        match online {
+            Ok(()) => Ok(its),
+            Err(error) => {
+                if stop(hal, &Frame::new(&its.regs, 0)).is_err() {
+                    // An ITS that does not stop may still use its tables, so they stay allocated.
+                    core::mem::forget(its);
+                }
+                Err(error)
+            }
+        }
     }
 
     fn post(&self, commands: &[Command]) -> Result<(), GicError> {
@@ -236,7 +246,7 @@ impl<H: Hal> Its<H> {
         let event_bits_less_one = events.ilog2() as u8 - 1;
         let address = table.device_address().0;
         match self.post(&[Command::MapDevice { device, event_bits_less_one, table: address, valid: true }]) {
-            Ok(()) => Ok(Device { table, events: (0..events).map(|_| None).collect() }),
+            Ok(()) => Ok(Device { table, events: (0..events).map(|_| None).collect(), is_leaving: false }),
             Err(refused @ GicError::Stalled(_)) => Err(refused),
             Err(late) => {
                 // What an ITS did not do in time it may do yet. The memory is its own then, for good.
@@ -245,6 +255,12 @@ impl<H: Hal> Its<H> {
             }
         }
     }
+}
+
+/// Disables the ITS, and waits until it uses its tables no more (IHI 0069H, "GITS_CTLR").
+fn stop<H: Hal>(hal: H, frame: &Frame<'_, H::Regs>) -> Result<(), GicError> {
+    frame.write(CTLR, Control::new().into_bits());
+    wait(hal, "GITS_CTLR.Quiescent = 1", || Control::from_bits(frame.read(CTLR)).quiescent())
 }
 
 /// Gives the ITS the memory that it requests (IHI 0069H, "GITS_BASERn").

@@ -17,6 +17,8 @@ struct FakeIts {
     log: Arc<Log>,
     /// Set: does nothing at all.
     frozen: Mutex<bool>,
+    /// Freezes after so many commands.
+    frozen_after: Mutex<Option<u32>>,
     /// Stops at the next commands of this opcode, so often.
     refuses: Mutex<(u8, u32)>,
     /// Of GITS_BASER0, the bits that are read-only, and what they hold.
@@ -44,6 +46,12 @@ impl FakeIts {
             }
             self.commands.lock().unwrap().push(words);
             place = (place + 32) % 4096;
+            let mut left = self.frozen_after.lock().unwrap();
+            *left = left.map(|left| left - 1);
+            if *left == Some(0) {
+                *self.frozen.lock().unwrap() = true;
+                break;
+            }
         }
         state.1 = place;
     }
@@ -120,6 +128,7 @@ fn rig() -> Rig {
     let fake = Arc::new(FakeIts {
         log: log.clone(),
         frozen: Mutex::new(false),
+        frozen_after: Mutex::new(None),
         refuses: Mutex::new((0, 0)),
         state: Mutex::new((0, 0, 0x0107 << 48)),
         // Type 1 (devices), entries of 8 bytes.

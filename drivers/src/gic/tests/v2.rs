@@ -42,6 +42,23 @@ fn a_gicv2_has_eight_interfaces() {
     assert_eq!(new(1), Ok(()), "as it does where there is one CPU");
 }
 
+/// IHI 0048B, "GICD_ICFGRn": two bits an interrupt, the upper one 1 for an edge.
+#[test]
+fn an_spi_that_was_an_edge_comes_up_as_a_level() {
+    let (log, gic) = gic(EoiMode::Split);
+    let domain = GicDomain::new(gic);
+    log.take();
+    log.answer('d', 0xc08, &[0x8002_8000, 0x8000_8000]);
+    domain.allocate(&request(40)).map(|_| ()).unwrap();
+    assert_eq!(log.take(), ["rd c08", "wd c08 80008000", "rd c08"]);
+    // One whose trigger is fixed is a line all the same.
+    log.answer('d', 0xc08, &[0x0008_0000]);
+    assert!(domain.allocate(&request(41)).is_ok());
+    log.take();
+    domain.allocate(&request(20)).map(|_| ()).unwrap();
+    assert_eq!(log.take(), [""; 0], "a private interrupt has its trigger on each CPU");
+}
+
 #[test]
 fn an_interrupt_is_acknowledged_dropped_and_deactivated() {
     let (log, gic) = gic(EoiMode::Split);
@@ -256,9 +273,9 @@ fn a_line_comes_up_closed_where_it_is_masked_and_open_elsewhere() {
     let core = IrqCore::new(hal(), CoreConfig::new(2, 4)).unwrap();
     log.take();
     core.alloc_line(domain.clone(), &request(40), gic.flow()).unwrap();
-    assert_eq!(log.take(), ["wd 184 100", "rd 828", "wd 828 4"]);
+    assert_eq!(log.take(), ["rd c08", "wd 184 100", "rd 828", "wd 828 4"], "ICFGR says a level");
     line(domain.clone(), 41, Target::on(CpuId(0)));
-    assert_eq!(log.take(), ["rd 828", "wd 828 400", "wd 104 200"]);
+    assert_eq!(log.take(), ["rd c08", "rd 828", "wd 828 400", "wd 104 200"]);
 }
 
 #[test]
