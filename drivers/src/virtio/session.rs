@@ -58,12 +58,25 @@ pub(super) struct Session<H: Hal> {
     pub(super) queues: Vec<Queue<H>>,
 }
 
-/// Resets, negotiates, maps and starts queues, rung by rung of the ladder until the device agrees to one.
-pub(super) fn open<H: Hal>(hal: H, transport: &dyn Transport, wants: &Wants<'_>) -> Result<Session<H>, VirtioError> {
+/// Brings a device up to its DRIVER_OK, and lets `build` make the driver of it. A device of the right type with which that
+/// fails is marked as failed (VIRTIO 3.1.1).
+pub(super) fn open<H: Hal, T>(
+    hal: H,
+    transport: &dyn Transport,
+    wants: &Wants<'_>,
+    build: impl FnOnce(Session<H>) -> Result<T, VirtioError>,
+) -> Result<T, VirtioError> {
     let found = transport.device_id();
     if found != wants.device {
         return Err(VirtioError::Device(found, wants.device));
     }
+    climb(hal, transport, wants)
+        .and_then(build)
+        .inspect_err(|_| transport.set_status(transport.status().with_failed(true)))
+}
+
+/// Resets, negotiates, maps and starts queues, rung by rung of the ladder until the device agrees to one.
+fn climb<H: Hal>(hal: H, transport: &dyn Transport, wants: &Wants<'_>) -> Result<Session<H>, VirtioError> {
     let mut features = negotiate(hal, transport, wants, wants.policy != VectorPolicy::Single)?;
     let mut wishes = (wants.queues)(transport, features)?;
     let maps = ladder(wants.policy, transport.vectors(), &wishes);
@@ -76,24 +89,16 @@ pub(super) fn open<H: Hal>(hal: H, transport: &dyn Transport, wants: &Wants<'_>)
         match attach(hal, transport, features, &wishes, &map) {
             Ok(queues) => return Ok(Session { features, map, queues }),
             Err(VirtioError::NoVector(_)) if vectors => {}
-            Err(error) => {
-                fail(transport);
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         }
     }
     // The last rung has no vectors to be refused.
-    fail(transport);
     Err(VirtioError::NoVector(None))
 }
 
 /// DRIVER_OK: from here on the device serves its queues.
 pub(super) fn start(transport: &dyn Transport) {
     transport.set_status(transport.status().with_driver_ok(true));
-}
-
-fn fail(transport: &dyn Transport) {
-    transport.set_status(transport.status().with_failed(true));
 }
 
 /// Reset to FEATURES_OK.
@@ -110,7 +115,6 @@ fn negotiate<H: Hal>(
     let offered = transport.features();
     let required = Features::of(&[Feature::VERSION_1]);
     if offered.and(required) != required {
-        fail(transport);
         return Err(VirtioError::Lacks(required));
     }
     let ours = RING_FEATURES.or(wants.features);
@@ -119,7 +123,6 @@ fn negotiate<H: Hal>(
     transport.accept(features);
     transport.set_status(seen.with_driver(true).with_features_ok(true));
     if !transport.status().features_ok() {
-        fail(transport);
         return Err(VirtioError::FeaturesRefused(features));
     }
     Ok(features)

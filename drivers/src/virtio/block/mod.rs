@@ -116,23 +116,24 @@ impl<H: Hal> Block<H> {
         }
         let wishes = |transport: &dyn Transport, features| queues(transport, features, config);
         let wants = Wants { device: DeviceId::BLOCK, features: WANTED, policy: config.policy, queues: &wishes };
-        let session = session::open(hal, &*transport, &wants)?;
-        let info = read_info(&*transport, session.features)?;
-        // Until DRIVER_OK the device uses no queue, so those that have started may still be dropped.
-        let side = |queue: Queue<H>| {
-            let memory = Side::memory(hal, queue.memory().entries)?;
-            Ok(Lock::new(hal, Side::new(memory, queue)))
-        };
-        Ok(Arc::new(Self {
-            hal,
-            info,
-            map: session.map,
-            entries: config.entries,
-            queues: session.queues.into_iter().map(side).collect::<Result<_, VirtioError>>()?,
-            done,
-            configuration_changes: H::Word::new(0),
-            transport,
-        }))
+        session::open(hal, &*transport, &wants, |session| {
+            let info = read_info(&*transport, session.features)?;
+            // Until DRIVER_OK the device uses no queue, so those that have started may still be dropped.
+            let side = |queue: Queue<H>| {
+                let memory = Side::memory(hal, queue.memory().entries)?;
+                Ok(Lock::new(hal, Side::new(memory, queue)))
+            };
+            Ok(Arc::new(Self {
+                hal,
+                info,
+                map: session.map,
+                entries: config.entries,
+                queues: session.queues.into_iter().map(side).collect::<Result<_, VirtioError>>()?,
+                done,
+                configuration_changes: H::Word::new(0),
+                transport: transport.clone(),
+            }))
+        })
     }
 
     /// A handler for each vector, by its number; one for the single interrupt. The caller requests the lines with them

@@ -139,22 +139,23 @@ impl<H: Hal> Net<H> {
         }
         let queues = |transport: &dyn Transport, features| config.wishes(transport, features);
         let wants = Wants { device: DeviceId::NET, features: WANTED, policy: config.policy, queues: &queues };
-        let session = session::open(hal, &*transport, &wants)?;
-        let info = read_info(&*transport, session.features)?;
-        let sides = Sides::new(hal, session.queues, config, &info)?;
-        Ok(Arc::new(Self {
-            hal,
-            transport,
-            info,
-            map: session.map,
-            pairs: config.all_pairs() as u16,
-            receive: sides.receive,
-            transmit: sides.transmit,
-            control: sides.control,
-            _idle: Lock::new(hal, sides.idle),
-            receiver,
-            configuration_changes: H::Word::new(0),
-        }))
+        session::open(hal, &*transport, &wants, |session| {
+            let info = read_info(&*transport, session.features)?;
+            let sides = Sides::new(hal, session.queues, config, &info)?;
+            Ok(Arc::new(Self {
+                hal,
+                transport: transport.clone(),
+                info,
+                map: session.map,
+                pairs: config.all_pairs() as u16,
+                receive: sides.receive,
+                transmit: sides.transmit,
+                control: sides.control,
+                _idle: Lock::new(hal, sides.idle),
+                receiver,
+                configuration_changes: H::Word::new(0),
+            }))
+        })
     }
 
     /// A handler for each vector, by its number; one for the single interrupt. The caller requests the lines with them

@@ -25,13 +25,15 @@ struct Fake {
     status: Mutex<u8>,
     /// The status reads back these bits only.
     keeps: u8,
+    /// And these read as 1.
+    stuck: u8,
     did: Mutex<Vec<Did>>,
 }
 
 impl Fake {
     fn new(vectors: u16, gives: u16) -> Self {
         let offered = Features::of(&[Feature::VERSION_1, Feature::MULTI_IRQ, Feature::EVENT_IDX, Feature::IN_ORDER]);
-        Self { offered, vectors, gives, queues: 3, status: Mutex::new(0), keeps: 0xff, did: Mutex::default() }
+        Self { offered, vectors, gives, queues: 3, status: Mutex::new(0), keeps: 0xff, stuck: 0, did: Mutex::default() }
     }
 
     fn note(&self, did: Did) {
@@ -54,10 +56,10 @@ impl Transport for Fake {
         self.note(Did::Accept(features.0));
     }
     fn status(&self) -> Status {
-        Status::from_bits(*self.status.lock().unwrap() & self.keeps)
+        Status::from_bits(*self.status.lock().unwrap() & self.keeps | self.stuck)
     }
     fn set_status(&self, status: Status) {
-        *self.status.lock().unwrap() = status.into_bits() | !self.keeps & 0x40;
+        *self.status.lock().unwrap() = status.into_bits();
         self.note(Did::Status(status.into_bits()));
     }
     fn config8(&self, _: u32) -> u8 {
@@ -109,7 +111,7 @@ fn open_fake(fake: &Fake, count: u16) -> Result<Session<HostHal>, VirtioError> {
     let queues = |_: &dyn Transport, _| Ok((0..count).map(wish).collect());
     let wants =
         Wants { device: DeviceId::BLOCK, features: Features::NONE, policy: VectorPolicy::Ladder, queues: &queues };
-    open(HostHal::manual(1), fake, &wants)
+    open(HostHal::manual(1), fake, &wants, Ok)
 }
 
 /// VERSION_1 (32), EVENT_IDX (29), and MULTI_IRQ (44) or not; what nobody asked for (IN_ORDER, 35) is not accepted.
@@ -176,8 +178,32 @@ fn what_no_driver_can_work_with_is_marked_failed() {
         policy: VectorPolicy::Ladder,
         queues: &|_, _| Ok(Vec::new()),
     };
-    let found = open(HostHal::manual(1), &Fake::new(1, 1), &other).err();
+    let untouched = Fake::new(1, 1);
+    let found = open(HostHal::manual(1), &untouched, &other, Ok).err();
     assert_eq!(found, Some(VirtioError::Device(DeviceId::BLOCK, DeviceId::NET)));
+    assert_eq!(untouched.did(), [], "it is for another driver");
+}
+
+/// VIRTIO 3.1.1: FAILED is bit 7.
+#[test]
+fn a_device_that_is_given_up_is_marked_as_failed_whatever_went_wrong() {
+    let unstable = || VirtioError::ConfigUnstable(16);
+    let wants =
+        |queues| Wants { device: DeviceId::BLOCK, features: Features::NONE, policy: VectorPolicy::Single, queues };
+    let fake = Fake::new(1, 1);
+    let none: &WishList<'_> = &|_, _| Ok(Vec::new());
+    let built = open(HostHal::manual(1), &fake, &wants(none), |_| Err::<(), _>(unstable()));
+    assert_eq!((built.err(), fake.did().last()), (Some(unstable()), Some(&Did::Status(0x8b))));
+
+    let fake = Fake::new(1, 1);
+    let wished = open(HostHal::manual(1), &fake, &wants(&|_, _| Err(VirtioError::ConfigUnstable(16))), |_| Ok(()));
+    assert_eq!((wished.err(), fake.did().last()), (Some(unstable()), Some(&Did::Status(0x8b))));
+
+    // DEVICE_NEEDS_RESET for ever: it does not come out of its reset.
+    let stuck = Fake { stuck: 0x40, ..Fake::new(1, 1) };
+    let reset = open(HostHal::manual(1), &stuck, &wants(none), |_| Ok(()));
+    assert_eq!(reset.err(), Some(VirtioError::ResetTimeout(1_000_000_000)));
+    assert_eq!(stuck.did().last(), Some(&Did::Status(0xc0)));
 }
 
 #[test]
