@@ -32,6 +32,8 @@ pub struct QueueCounters {
     pub interrupts: u64,
     /// Of them, calls that found no completion.
     pub empty_interrupts: u64,
+    /// Of those, interrupts before which a poll had taken completions. The handler reports them as handled.
+    pub overtaken_interrupts: u64,
     /// Completions that the interrupt handler found.
     pub interrupt_completions: u64,
     /// Calls of [`WorkQueue::poll`].
@@ -94,6 +96,8 @@ struct Side {
     /// Has room for every slot, as do the other vectors here; none of them ever grows.
     batch: Vec<Completed>,
     next: Next,
+    /// Completions were taken without an interrupt since the last one.
+    taken_early: bool,
     counters: QueueCounters,
 }
 
@@ -127,6 +131,7 @@ impl<H: Hal> WorkQueue<H> {
             free: (0..config.entries).rev().collect(),
             batch: Vec::with_capacity(count),
             next: Next { fills: Vec::with_capacity(count), room: 0, transfer_bytes_max },
+            taken_early: false,
             counters: QueueCounters::default(),
         };
         Ok(Self {
@@ -207,6 +212,7 @@ impl<H: Hal> WorkQueue<H> {
         let mut side = self.side.lock();
         self.hal.work(Work::PollLook, 1);
         let taken = self.reap(&mut side);
+        side.taken_early |= taken > 0;
         side.counters.polls += 1;
         side.counters.empty_polls += u64::from(taken == 0);
         taken
@@ -285,7 +291,7 @@ impl<H: Hal> WorkQueue<H> {
     /// other descriptors with `why`. No request can arrive at this time, because the queue is not open.
     pub(super) fn fail_all(&self, why: TransferError) {
         let mut side = self.side.lock();
-        self.reap(&mut side);
+        side.taken_early |= self.reap(&mut side) > 0;
         while !side.busy.is_empty() {
             side.end(0, Err(why));
         }
@@ -312,16 +318,18 @@ impl Side {
     }
 }
 
-/// The handler of the queue's interrupt. The device sends a message for each descriptor, and an earlier handler may
+/// The handler of the queue's interrupt. The device sends a message for each descriptor, and an earlier handler or a poll may
 /// have taken that descriptor already. The counters record such empty interrupts.
 impl<H: Hal> Action for WorkQueue<H> {
     fn handle(&self, _irq: Irq) -> IrqReturn {
         self.hal.work(Work::IrqHandler, 1);
         let mut side = self.side.lock();
         let taken = self.reap(&mut side);
+        let overtaken = core::mem::take(&mut side.taken_early) && taken == 0;
         side.counters.interrupts += 1;
         side.counters.empty_interrupts += u64::from(taken == 0);
+        side.counters.overtaken_interrupts += u64::from(overtaken);
         side.counters.interrupt_completions += taken as u64;
-        if taken > 0 { IrqReturn::Handled } else { IrqReturn::None }
+        if taken > 0 || overtaken { IrqReturn::Handled } else { IrqReturn::None }
     }
 }

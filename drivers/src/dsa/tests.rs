@@ -5,6 +5,8 @@ use super::*;
 use crate::testing::Script;
 use alloc::vec;
 use hal::host::HostHal;
+use hal::{Dma as _, Word as _};
+use irq::{Action as _, Irq, IrqReturn};
 use std::sync::Arc;
 
 fn config() -> Config {
@@ -118,4 +120,33 @@ fn a_wrong_configuration_is_refused_before_the_device_is_touched() {
         open(regs, config).err()
     };
     assert_eq!(twice, Some(DsaError::Twice("work queue", 2)));
+}
+
+/// A record's first byte is its status, 1 for success (DSA, "Completion Record").
+#[test]
+fn an_interrupt_that_a_poll_has_overtaken_is_the_queues_own_once() {
+    struct Ignore;
+    impl BatchDone for Ignore {
+        fn batch_done(&self, _: &[Completed], _: &mut Next) {}
+    }
+    let (hal, (portal, portals)) = (HostHal::manual(1), Script::new());
+    let config = QueueConfig { index: 0, entries: 4, interrupt: Some(3), priority: 1, transfer_bytes_max: 4096 };
+    let queue = WorkQueue::new(hal, Arc::new(portals), &config, Arc::new(Ignore)).expect("memory");
+    queue.set_open(true);
+    let complete_one = || {
+        let fill = Fill { tag: 0, destination: hal::DeviceAddress(0x1000), bytes: 64, pattern: 0 };
+        assert_eq!(queue.submit(&[fill]).accepted, 1);
+        let record = portal.writes()[1].2;
+        hal.dma_at(hal::DeviceAddress(record)).expect("a record").words()[0].set(1);
+    };
+    let handle = || queue.handle(Irq(0));
+    complete_one();
+    assert_eq!(queue.poll(), 1);
+    assert_eq!([handle(), handle()], [IrqReturn::Handled, IrqReturn::None], "its interrupt, and a stray");
+    complete_one();
+    assert_eq!(queue.poll() + queue.poll(), 1);
+    complete_one();
+    assert_eq!([handle(), handle()], [IrqReturn::Handled, IrqReturn::None], "one for both");
+    let counters = queue.snapshot().counters;
+    assert_eq!((counters.interrupts, counters.empty_interrupts, counters.overtaken_interrupts), (4, 3, 1));
 }

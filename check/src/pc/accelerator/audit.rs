@@ -82,9 +82,10 @@ pub(in crate::pc) fn audit(stack: &PcStack) {
         let found = queue.snapshot();
         let tally = bound.opening.tally();
         // In threads others find what an interrupt announced, and count it as theirs.
-        let interrupt_completions =
-            if place.stream.threaded { found.counters.interrupt_completions } else { tally.interrupt_completions };
-        let counters = QueueCounters { interrupt_completions, ..tally };
+        let QueueCounters { interrupt_completions, overtaken_interrupts, .. } =
+            if place.stream.threaded { found.counters } else { tally };
+        let empty_interrupts = tally.empty_interrupts + overtaken_interrupts;
+        let counters = QueueCounters { interrupt_completions, overtaken_interrupts, empty_interrupts, ..tally };
         let (index, entries) = (place.index, place.entries);
         let expected = QueueSnapshot { index, open: true, entries, in_flight: 0, oldest_ns: None, counters };
         if found != expected {

@@ -2,6 +2,7 @@
 //! errors. Source of expected words: Intel Data Streaming Accelerator Architecture Specification ("DSA").
 
 mod audit;
+mod early;
 mod errors;
 mod manage;
 mod plan;

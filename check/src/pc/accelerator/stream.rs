@@ -1,5 +1,6 @@
 //! The load of one work queue: memory fills, and the right result of each.
 
+use super::early::Early;
 use super::{COMMAND, OUTSIDE_STRADDLE_BYTES, memory_end};
 use crate::draw::Draw;
 use crate::mark::Mark;
@@ -15,6 +16,8 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// The content of a buffer, and of the words beside it, until a fill comes.
 const POISON: u64 = 0xbad0_bad1_bad2_bad3;
+/// More than any run finds.
+const NO_HANDLER: u32 = u32::MAX;
 /// DSA, "Operation Status Codes": a page fault stopped the operation.
 const PAGE_FAULT: u8 = 0x03;
 
@@ -65,7 +68,7 @@ pub(super) struct Stream {
     /// Of them, operations that abort fills, and operations that end fills with the device.
     pub(super) aborting: AtomicU32,
     pub(super) stopping: AtomicU32,
-    /// For each CPU: completions that its last handler's run found.
+    /// For each CPU: completions that the handler has found there, or [`NO_HANDLER`].
     found: Vec<AtomicU32>,
     /// Handlers run in threads, where another finder may come between.
     pub(super) threaded: bool,
@@ -78,6 +81,7 @@ pub(super) struct Opening {
     stream: Arc<Stream>,
     queue: OnceLock<Weak<WorkQueue<SimHal>>>,
     tally: Mutex<QueueCounters>,
+    early: Early,
 }
 
 impl Stream {
@@ -114,7 +118,7 @@ impl Stream {
             closing: AtomicU32::new(0),
             aborting: AtomicU32::new(0),
             stopping: AtomicU32::new(0),
-            found: (0..cpus).map(|_| AtomicU32::new(0)).collect(),
+            found: (0..cpus).map(|_| AtomicU32::new(NO_HANDLER)).collect(),
             threaded,
             faulty,
         })
@@ -124,7 +128,7 @@ impl Stream {
         with(&mut self.state.lock().expect("one host thread"))
     }
 
-    /// The opening that takes the fills; none: they go nowhere.
+    /// The opening that takes the fills.
     pub(super) fn attach(&self, opening: Option<Arc<Opening>>) {
         *self.current.lock().expect("one host thread") = opening;
     }
@@ -372,7 +376,7 @@ impl Stream {
     }
 }
 
-/// A destination outside memory, in one of four ways, and where the fill stops.
+/// A destination outside memory, and where the fill stops.
 fn outside(draw: &mut Draw, bytes: u32) -> (u64, Fault) {
     let end = memory_end();
     let at = |address| (address, Fault { address, bytes_done: 0 });
@@ -390,7 +394,7 @@ fn outside(draw: &mut Draw, bytes: u32) -> (u64, Fault) {
 
 impl Opening {
     pub(super) fn new(stream: Arc<Stream>) -> Arc<Self> {
-        Arc::new(Self { stream, queue: OnceLock::new(), tally: Mutex::default() })
+        Arc::new(Self { stream, queue: OnceLock::new(), tally: Mutex::default(), early: Early::default() })
     }
 
     pub(super) fn set_queue(&self, queue: &Arc<WorkQueue<SimHal>>) {
@@ -424,7 +428,11 @@ impl Opening {
 impl BatchDone for Opening {
     fn batch_done(&self, done: &[Completed], next: &mut Next) {
         let stream = &self.stream;
-        stream.found[SimHal.cpu().index()].fetch_add(done.len() as u32, Relaxed);
+        let found = &stream.found[SimHal.cpu().index()];
+        match found.load(Relaxed) {
+            NO_HANDLER => self.early.taken(done),
+            before => found.store(before + done.len() as u32, Relaxed),
+        }
         for completed in done {
             stream.ended(completed);
             self.count(|tally| {
@@ -472,16 +480,18 @@ impl Action for Opening {
     fn handle(&self, irq: Irq) -> IrqReturn {
         let Some(queue) = self.queue() else { return IrqReturn::None };
         let found = &self.stream.found[SimHal.cpu().index()];
+        let run = self.early.begin();
         found.store(0, Relaxed);
         let answer = queue.handle(irq);
-        let found = found.load(Relaxed);
+        let found = found.swap(NO_HANDLER, Relaxed);
         self.count(|tally| {
             tally.interrupts += 1;
             tally.empty_interrupts += u64::from(answer == IrqReturn::None);
+            tally.overtaken_interrupts += u64::from(answer == IrqReturn::Handled && found == 0);
             tally.interrupt_completions += u64::from(found);
         });
-        if !self.stream.threaded && (answer == IrqReturn::Handled) != (found > 0) {
-            violate("commands", format!("a work queue's handler found {found} completions, and answers {answer:?}"));
+        if !self.stream.threaded {
+            self.early.judge(&run, found, answer);
         }
         answer
     }
