@@ -53,7 +53,7 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         ("raise", PcStep::Raise { function: 0 }),
         ("offline", PcStep::Offline { cpu: 1, ns: 500 }),
         ("offline-target", PcStep::Offline { cpu: 2, ns: 500 }),
-        ("coalesce", PcStep::Coalesce { drive: 0, entries: 2, us: 100, excludes: false }),
+        ("coalesce", PcStep::Coalesce { drive: 0, entries: 3, us: 100, excludes: false }),
         ("abort", PcStep::Abort { queue: 0, age_ns: 500 }),
         ("check", PcStep::Check { queue: 0, policy: 2 }),
         ("reset", PcStep::Reset { drive: 0 }),

@@ -191,9 +191,23 @@ pub(super) struct Drive {
     pub(super) broken: AtomicBool,
     /// One manager at a time takes the whole drive.
     pub(super) busy: AtomicBool,
+    /// A manager sets its coalescing.
+    setting: AtomicBool,
+    /// How often one did.
+    settings: AtomicU64,
 }
 
 impl Drive {
+    /// The right to set its coalescing. It does not keep a reset away.
+    pub(super) fn claim_setting(&self) -> Option<Claim<'_>> {
+        claim(&self.setting).inspect(|_| _ = self.settings.fetch_add(1, Relaxed))
+    }
+
+    /// How often a manager has set its coalescing; none while one does.
+    pub(super) fn settings(&self) -> Option<u64> {
+        (!self.setting.load(Relaxed)).then(|| self.settings.load(Relaxed))
+    }
+
     /// Brings the controller up; on a CPU of the machine.
     pub(super) fn bring_up(
         host: &Host,
@@ -215,6 +229,8 @@ impl Drive {
             present: AtomicBool::new(true),
             broken: AtomicBool::new(false),
             busy: AtomicBool::new(false),
+            setting: AtomicBool::new(false),
+            settings: AtomicU64::new(0),
         };
         drive.start().expect("the drive comes up");
         drive

@@ -319,8 +319,18 @@ fn unbind_all(stack: &PcStack, drive: &Drive, slots: &[&Slot], lines_first: bool
 }
 
 fn coalesce(stack: &PcStack, drive: &Drive, entries: u16, us: u32, excludes: bool) {
-    let Some(_claim) = claim(&drive.busy) else { return };
+    // Whoever tunes a device does so whatever else happens to it: every other setting keeps only settings away, and a reset or
+    // a new queue may come upon it.
+    let is_alone = entries.is_multiple_of(2);
+    let whole = is_alone.then(|| claim(&drive.busy)).flatten();
+    let Some(_own) = drive.claim_setting().filter(|_| whole.is_some() || !is_alone) else { return };
     let Some(controller) = drive.controller() else { return };
+    let fails = |what: &str, error: NvmeError| match error {
+        NvmeError::Stopped | NvmeError::Lost(..) | NvmeError::Gone if !is_alone => {
+            stack.saw("tuning: a setting met a reset")
+        }
+        error => stack.fails(what, drive, &error),
+    };
     let coalescing = match entries {
         0 => Coalescing::OFF,
         _ => Coalescing {
@@ -328,30 +338,29 @@ fn coalesce(stack: &PcStack, drive: &Drive, entries: u16, us: u32, excludes: boo
             threshold: CoalescingThreshold::entries(entries).expect("1 to 256"),
         },
     };
-    match controller.set_coalescing(coalescing) {
-        Ok(()) => {}
-        Err(error) => return stack.fails("coalescing", drive, &error),
+    if let Err(error) = controller.set_coalescing(coalescing) {
+        return fails("coalescing", error);
     }
     let slot = stack.slots_of(drive).next().filter(|_| excludes);
-    if let Some(bound) = slot.and_then(Slot::bound) {
-        exclude(stack, drive, &controller, &bound);
+    if let Some(bound) = slot.and_then(Slot::bound)
+        && let Err(error) = exclude(stack, drive, &controller, &bound)
+    {
+        fails("coalescing of a vector", error);
     }
 }
 
 /// Excludes a queue's vector from coalescing (NVMe Base, "Interrupt Vector Configuration"), and its queue from the tuning; or takes it
 /// back.
-fn exclude(stack: &PcStack, drive: &Drive, controller: &Controller<SimHal>, bound: &Bound) {
-    let Some(vector) = bound.pair.vector() else { return };
+fn exclude(stack: &PcStack, drive: &Drive, controller: &Controller<SimHal>, bound: &Bound) -> Result<(), NvmeError> {
+    let Some(vector) = bound.pair.vector() else { return Ok(()) };
     stack.loads_of(drive).iter().for_each(|load| load.was_disrupted.store(true, Relaxed));
-    let wanted = match controller.vector_coalescing(vector) {
-        Ok(VectorCoalescing::Coalesced) => VectorCoalescing::Immediate,
-        Ok(VectorCoalescing::Immediate) => VectorCoalescing::Coalesced,
-        Err(error) => return stack.fails("coalescing of a vector", drive, &error),
+    let wanted = match controller.vector_coalescing(vector)? {
+        VectorCoalescing::Coalesced => VectorCoalescing::Immediate,
+        VectorCoalescing::Immediate => VectorCoalescing::Coalesced,
     };
-    match controller.set_vector_coalescing(vector, wanted) {
-        Ok(()) => stack.saw("tuning: a vector excluded, or taken back"),
-        Err(error) => stack.fails("coalescing of a vector", drive, &error),
-    }
+    controller.set_vector_coalescing(vector, wanted)?;
+    stack.saw("tuning: a vector excluded, or taken back");
+    Ok(())
 }
 
 fn abort(stack: &PcStack, slot: &Slot, age_ns: u64) {

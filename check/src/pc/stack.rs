@@ -310,11 +310,14 @@ impl PcStack {
     /// Resets a drive. Commands in flight may fail.
     pub(super) fn reset(&self, drive: &Drive) {
         let Some(controller) = drive.controller() else { return };
+        let before = drive.settings();
         match disrupt(&self.loads_of(drive), || controller.reset()) {
             Ok(()) => {
                 drive.broken.store(false, Relaxed);
                 self.saw("drive: reset");
                 if !self.promises.faulty
+                    && before.is_some()
+                    && drive.settings() == before
                     && let Some(tunings) = &*self.tunings.lock().expect("one host thread")
                 {
                     tunings.check_level(&controller, drive.model);
