@@ -159,10 +159,10 @@ impl Machine {
         self.with_model(gic::MODEL, |gic: &mut Gic| gic.set_its_refuses(refuses));
     }
 
-    /// The ITS ends no command that it has not begun yet before `until`: GITS_CREADR stands still, and no bit says why. The
-    /// architecture gives commands no time (IHI 0069H, "GITS_CREADR"). Without an ITS nothing happens.
-    pub fn set_its_silent(&mut self, until: Ps) {
-        self.with_model(gic::MODEL, |gic: &mut Gic| gic.set_its_silent(until));
+    /// The ITS does `last_words` more commands, and ends none behind them before `until`: GITS_CREADR stands still, and no bit
+    /// says why. A command that it has begun is no more of them. The architecture gives commands no time (IHI 0069H, "GITS_CREADR"). Without an ITS nothing happens.
+    pub fn set_its_silent(&mut self, until: Ps, last_words: u32) {
+        self.with_model(gic::MODEL, |gic: &mut Gic| gic.set_its_silent(until, last_words));
     }
 
     /// Sets the code that runs when a CPU takes a vector (the IDT). It runs with interrupts off, on top of the

@@ -55,7 +55,7 @@ pub struct GicRig {
     habits: Habits,
     faults: Vec<GicFault>,
     /// What is asked of the ITS in the end while it is silent, and for how long.
-    silence: Option<(silence::Operation, u64)>,
+    silence: Option<silence::Silence>,
     /// An earlier kernel has left something in the hardware.
     leftovers: bool,
     stack: Option<Arc<GicStack>>,
@@ -146,7 +146,7 @@ impl GicRig {
         let habits = Habits { linger_ns, guarded, managed, deeds: (build.seed, deeds::draw_percent(build.knobs)) };
         let leftovers = build.knobs.chance("leftovers", 30);
         let silent = build.knobs.chance("its_silence", SILENCE_PERCENT) && way == Way::Its && cpus > 1;
-        let silence = silent.then(|| silence::Operation::draw(&mut Draw::new(build.seed, "silence", 0)));
+        let silence = silent.then(|| silence::Silence::draw(&mut Draw::new(build.seed, "silence", 0)));
         let stack = None;
         Self {
             machine,
@@ -193,10 +193,11 @@ impl GicRig {
 impl GicRig {
     /// All lines are freed. The ITS is silent while it is asked for something, if that was drawn.
     fn fall_silent(&mut self) {
-        let Some((operation, ns)) = self.silence.filter(|_| !self.up().faulty) else { return };
+        let drawn = self.silence.filter(|_| !self.up().faulty);
+        let Some(silence::Silence { operation, ns, last_words }) = drawn else { return };
         let lines = self.boot(move |stack| silence::begin(stack, operation));
         let until = self.machine.now() + Ps::from_ns(ns);
-        self.machine.set_its_silent(until);
+        self.machine.set_its_silent(until, last_words);
         let lines = self.boot(move |stack| silence::ask(stack, operation, lines));
         self.boot(move |stack| silence::judge(stack, lines, until.as_ns()));
     }

@@ -20,6 +20,9 @@ const REST_NS: u64 = 200_000;
 /// The requester of the bells, whose events these are.
 const DEVICE: u32 = 0x0100;
 
+/// An operation may need so many commands before the last one.
+const LAST_WORDS_MAX: u64 = 4;
+
 /// What is asked of a silent ITS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Operation {
@@ -32,10 +35,22 @@ pub(super) enum Operation {
     OfflineEmpty,
 }
 
-impl Operation {
-    pub(super) fn draw(draw: &mut Draw) -> (Self, u64) {
-        let all = [Self::Allocate, Self::Move, Self::Free, Self::Offline, Self::OfflineEmpty];
-        (*draw.pick(&all), draw.within(SILENT_NS.0..=SILENT_NS.1))
+/// A silence, and what is asked then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Silence {
+    pub(super) operation: Operation,
+    pub(super) ns: u64,
+    /// Commands that the ITS does before.
+    pub(super) last_words: u32,
+}
+
+impl Silence {
+    pub(super) fn draw(draw: &mut Draw) -> Self {
+        use Operation::*;
+        let operation = *draw.pick(&[Allocate, Move, Free, Offline, OfflineEmpty]);
+        let ns = draw.within(SILENT_NS.0..=SILENT_NS.1);
+        let last_words = if draw.percent(50) { draw.within(1..=LAST_WORDS_MAX) as u32 } else { 0 };
+        Self { operation, ns, last_words }
     }
 }
 

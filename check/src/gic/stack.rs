@@ -16,7 +16,9 @@ use crate::verdict::violate;
 use drivers::message::MessageDomain;
 use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadId, ThreadSpec, Threads};
 use irq::{Action, AllocRequest, Flow, Irq, IrqError, IrqReturn, RequestFlags, Trigger};
-use machine::{Regs, SimHal};
+use machine::gic::Gic;
+use machine::model::ModelId;
+use machine::{Regs, SimHal, inspect};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -218,6 +220,7 @@ impl GicStack {
         match source.kind {
             Kind::Spi { intid, .. } | Kind::Nmi { intid } => {
                 let line = alloc(self.system.arm.domain(), &request(intid), self.system.arm.flow())?;
+                check_level(self.system.model, intid);
                 core.set_type(line, trigger(source.level.load(Relaxed)))?;
                 Ok(line)
             }
@@ -430,4 +433,12 @@ impl Action for Tick {
 
 pub(super) fn trigger(level: bool) -> Trigger {
     if level { Trigger::LevelHigh } else { Trigger::EdgeRising }
+}
+
+/// A new line is a level, whatever the line of this INTID before was.
+fn check_level(model: ModelId, intid: u32) {
+    let held = inspect(model, |gic: &Gic, _| gic.int_config(0, intid)).flatten();
+    if held.is_some_and(|held| held.is_edge) {
+        violate("beliefs", format!("INTID {intid} comes up as an edge"));
+    }
 }

@@ -153,7 +153,88 @@ pub(super) fn tuner(draw: &mut Draw) -> Result<(), String> {
     same("reports", &expected, &script.lock().expect("one thread").heard)?;
     same("programmed", &programmed, &*device.0.lock().expect("one thread"))?;
     same("view", &expected.len(), &tuner.view().level_last)?;
+    restored(draw, hal)?;
     tuning(draw, hal)
+}
+
+/// Wants one level more at each interrupt.
+struct Climbing(u32);
+
+impl Controller for Climbing {
+    fn interrupt(&mut self, _: u64, _: Found) -> Next {
+        Next::Program
+    }
+    fn polled(&mut self, _: u64, _: Found) -> Next {
+        Next::Measure
+    }
+    fn deadline_ns(&self) -> Option<u64> {
+        None
+    }
+    fn elapsed(&mut self, _: u64) -> Next {
+        Next::Measure
+    }
+    fn step(&self) -> Option<Step> {
+        Some(Step { id: self.0, level: 0, setting: Setting::new(self.0 + 1, 1) })
+    }
+    fn programmed(&mut self, _: u64, _: u32, _: Outcome) -> Next {
+        self.0 += 1;
+        Next::Measure
+    }
+    fn level(&self) -> usize {
+        0
+    }
+    fn view(&self) -> TuningView {
+        let scripted = Scripted(Arc::default());
+        TuningView { setting: Setting::new(self.0, 1), ..scripted.view() }
+    }
+}
+
+/// Whose device is reset before it answers, or gets its thread's next step, so often.
+struct Crossed<'a> {
+    tuner: &'a Tuner<HostHal>,
+    device: &'a Device,
+    resets: Mutex<u32>,
+    steps: Mutex<u32>,
+}
+
+impl Moderated for Crossed<'_> {
+    fn program(&self, setting: Setting) -> Outcome {
+        let outcome = self.device.program(setting);
+        let one_of = |left: &Mutex<u32>| {
+            let mut left = left.lock().expect("one thread");
+            let is_left = *left > 0;
+            *left = left.saturating_sub(1);
+            is_left
+        };
+        if one_of(&self.resets) {
+            self.tuner.restore(self.device);
+        }
+        if one_of(&self.steps) {
+            self.tuner.interrupt(Found::completions(1));
+            self.tuner.work(self.device);
+        }
+        outcome
+    }
+}
+
+/// Resets come while the thread programs, and steps while a reset restores: in the end the device has what is believed.
+fn restored(draw: &mut Draw, hal: HostHal) -> Result<(), String> {
+    let tuner = Tuner::new(hal, Box::new(Climbing(0)));
+    let device = Device(Mutex::default(), Outcome::Done(Setting::OFF));
+    for _ in 0..draw.within(1..=4) {
+        let is_reset = draw.percent(50);
+        let (resets, steps) = (draw.below(3) as u32 * u32::from(!is_reset), draw.below(3) as u32 * u32::from(is_reset));
+        let crossed = Crossed { tuner: &tuner, device: &device, resets: Mutex::new(resets), steps: Mutex::new(steps) };
+        if is_reset {
+            tuner.restore(&crossed);
+        } else {
+            tuner.interrupt(Found::completions(1));
+            tuner.work(&crossed);
+        }
+        let has = device.0.lock().expect("one thread").last().copied();
+        same("level behind resets and steps", &Some(tuner.view().setting), &has)?;
+    }
+    Ok(())
 }
 
 /// A consumer's tuner begins at the controller's first level.

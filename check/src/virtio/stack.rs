@@ -342,7 +342,8 @@ impl VirtioStack {
             Which::Disk => {
                 let config = BlockConfig { queues: QUEUES_MAX as u16, entries: super::load::ENTRIES as u16, policy };
                 let told = Arc::new(Told(Arc::downgrade(&self.load)));
-                let disk = Block::open(SimHal, transport, &config, told)?;
+                let opened = Block::open(SimHal, transport.clone(), &config, told);
+                let disk = opened.inspect_err(|_| check_given_up(&*transport))?;
                 check_size(disk.info().sectors);
                 if let Err(error) = self.install(which, &place, table, disk.handlers(), disk.vectors().rung) {
                     disk.shut_down()?;
@@ -356,7 +357,8 @@ impl VirtioStack {
             Which::Network => {
                 let config = NetConfig { pairs: self.pairs, reflect: true, entries: 32, buffer_bytes: 1_536, policy };
                 let receiver = Arc::new(network::Told(Arc::downgrade(&self.reflector)));
-                let net = Net::open(SimHal, transport, &config, receiver)?;
+                let opened = Net::open(SimHal, transport.clone(), &config, receiver);
+                let net = opened.inspect_err(|_| check_given_up(&*transport))?;
                 self.reflector.attach(Some(&net));
                 let installed = self.install(which, &place, table, net.handlers(), net.vectors().rung);
                 let started = installed.map_err(BindError::from).and_then(|()| Ok(net.start()?));
@@ -477,5 +479,13 @@ impl Drop for VirtioStack {
                 line.keep();
             }
         }
+    }
+}
+
+/// The device knows that its driver has given it up (VIRTIO 3.1.1).
+fn check_given_up(transport: &dyn Transport) {
+    let status = transport.status();
+    if !status.failed() {
+        violate("operations", format!("a device that did not open is not marked as failed: {status:?}"));
     }
 }

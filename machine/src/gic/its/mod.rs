@@ -43,6 +43,8 @@ pub(super) struct Its {
     refused: Option<u16>,
     /// It ends no command before this time.
     pub(super) silent_until: Ps,
+    /// Commands before the silence.
+    pub(super) last_words: u32,
 }
 
 impl Its {
@@ -69,6 +71,7 @@ impl Its {
             refuses: false,
             refused: None,
             silent_until: Ps(0),
+            last_words: 0,
         }
     }
 
@@ -179,7 +182,10 @@ impl Its {
         if self.enabled && self.queue.valid() && waits && !self.busy {
             self.busy = true;
             let time = world.jitter(self.config.command_time);
-            world.schedule(self.silent_until.max(world.now() + time), COMMAND, 0);
+            let speaks = self.last_words > 0;
+            self.last_words = self.last_words.saturating_sub(1);
+            let silent_until = if speaks { Ps(0) } else { self.silent_until };
+            world.schedule(silent_until.max(world.now() + time), COMMAND, 0);
         }
     }
 
@@ -216,9 +222,9 @@ impl Gic {
     }
 
     /// See [`crate::Machine::set_its_silent`].
-    pub(crate) fn set_its_silent(&mut self, until: Ps) {
+    pub(crate) fn set_its_silent(&mut self, until: Ps, last_words: u32) {
         if let Some(its) = &mut self.its {
-            its.silent_until = until;
+            (its.silent_until, its.last_words) = (until, last_words);
         }
     }
 
