@@ -41,7 +41,7 @@ type Task = Coroutine<Reason, Yield, Yield>;
 const STACK_BYTES: usize = 128 << 10;
 
 /// Stacks that a host thread keeps for its next machines. A new stack costs more than what most threads do on it.
-const SPARE_MAX: usize = 64;
+const SPARE_MAX: usize = 512;
 
 thread_local! {
     static SPARE: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
