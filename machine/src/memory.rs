@@ -7,6 +7,7 @@ use core::ops::Range;
 use hal::{CpuId, DmaError, Word as _};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use crate::event::ModelId;
@@ -208,6 +209,8 @@ struct Arena {
     words: Zeroed,
     /// Free ranges: first byte → length.
     free: Mutex<BTreeMap<usize, usize>>,
+    /// From this byte on, nobody has used anything: all of it is zero, and the host has not committed it yet.
+    unused: AtomicUsize,
 }
 
 impl Arena {
@@ -215,7 +218,7 @@ impl Arena {
     fn new(bytes: usize) -> Arc<Self> {
         let bytes = bytes.next_multiple_of(4096);
         let free = Mutex::new(BTreeMap::from([(0, bytes)]));
-        Arc::new(Self { words: Zeroed::new(bytes / 8), free })
+        Arc::new(Self { words: Zeroed::new(bytes / 8), free, unused: AtomicUsize::new(0) })
     }
 
     fn allocate(&self, len: usize, align: usize) -> Result<usize, DmaError> {
@@ -255,7 +258,20 @@ impl Arena {
     fn word(&self, address: u64, bytes: u32) -> Result<&Word, BusError> {
         let error = BusError { address, bytes };
         let offset = address.checked_sub(MEMORY_BASE).ok_or(error)?;
-        self.words.get(usize::try_from(offset / 8).map_err(|_| error)?).ok_or(error)
+        let index = usize::try_from(offset / 8).map_err(|_| error)?;
+        let word = self.words.get(index).ok_or(error)?;
+        self.use_up_to(8 * (index + 1));
+        Ok(word)
+    }
+
+    /// Somebody uses memory that ends here. Returns up to where it was used before.
+    #[inline]
+    fn use_up_to(&self, end: usize) -> usize {
+        let before = self.unused.load(Relaxed);
+        if end > before {
+            self.unused.store(end, Relaxed);
+        }
+        before
     }
 
     /// The cache line of `word`, if it is part of this arena.
@@ -291,7 +307,9 @@ impl Dma {
         let offset = arena.allocate(size, align.max(8))?;
         let words = offset / 8..(offset + len).div_ceil(8);
         let dma = Self { arena: arena.clone(), offset, len, words };
-        for word in hal::Dma::words(&dma) {
+        // A look at what nobody has used would make the host commit it.
+        let used = arena.use_up_to(offset + size).saturating_sub(offset).div_ceil(8);
+        for word in hal::Dma::words(&dma).iter().take(used) {
             if word.get() != 0 {
                 word.set_quietly(0);
             }
