@@ -207,11 +207,62 @@ impl Unrest {
     }
 }
 
+/// The draws of one kind. Most come to nothing, so it looks ahead to the next that does, and counts down to it.
+struct Draws {
+    chance: Chance,
+    stream: RefCell<Stream>,
+    /// So many more come to nothing.
+    misses: Cell<u32>,
+    /// The number behind them.
+    hit: Cell<u64>,
+    /// Those that happened.
+    count: Cell<u64>,
+}
+
+impl Draws {
+    fn new(chance: Chance, stream: Stream) -> Self {
+        let this =
+            Self { chance, stream: RefCell::new(stream), misses: Cell::new(0), hit: Cell::new(0), count: Cell::new(0) };
+        if chance.per_mille > 0 {
+            this.look_ahead();
+        }
+        this
+    }
+
+    /// The low half of a number decides, the high half says how.
+    fn look_ahead(&self) {
+        let mut stream = self.stream.borrow_mut();
+        let happens = |number: u64| (u64::from(number as u32) * 1000) >> 32 < self.chance.per_mille.into();
+        let mut misses = 0;
+        let hit = loop {
+            let number = stream.next();
+            if happens(number) {
+                break number;
+            }
+            misses += 1;
+        };
+        self.misses.set(misses);
+        self.hit.set(hit >> 32);
+    }
+
+    #[inline]
+    fn draw(&self) -> Option<u64> {
+        if let Some(left) = self.misses.get().checked_sub(1) {
+            self.misses.set(left);
+            return None;
+        }
+        let number = self.hit.get();
+        self.count.set(self.count.get() + 1);
+        self.look_ahead();
+        Some(number)
+    }
+}
+
 /// State of the schedule while the machine runs.
 pub(crate) struct State {
-    config: Unrest,
-    streams: [RefCell<Stream>; Kind::COUNT],
-    counts: [Cell<u64>; Kind::COUNT],
+    from: Ps,
+    until: Ps,
+    draws: [Draws; Kind::COUNT],
     /// By model, the time until which posted writes are in flight.
     writes_until: RefCell<Vec<Ps>>,
     /// Threads whose waking is delayed.
@@ -223,33 +274,29 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(config: Unrest) -> Self {
         Self {
-            streams: array::from_fn(|kind| RefCell::new(Stream::new(config.seed, kind as u64))),
-            counts: Default::default(),
+            from: config.from,
+            until: config.until,
+            draws: array::from_fn(|kind| Draws::new(config.chances[kind], Stream::new(config.seed, kind as u64))),
             writes_until: RefCell::default(),
             starved: RefCell::default(),
-            turns: config.turns.clone().map(Turns::new),
-            config,
+            turns: config.turns.map(Turns::new),
         }
     }
 
     /// Returns a random number if a disturbance of this kind happens now.
+    #[inline]
     pub(crate) fn draw(&self, kind: Kind, now: Ps) -> Option<u64> {
-        let Chance { per_mille, .. } = self.config.chances[kind as usize];
-        if per_mille == 0 || now < self.config.from || now >= self.config.until {
+        let draws = &self.draws[kind as usize];
+        if draws.chance.per_mille == 0 || now < self.from || now >= self.until {
             return None;
         }
-        let number = self.streams[kind as usize].borrow_mut().next();
-        // The low half decides, the high half says how.
-        let happens = (u64::from(number as u32) * 1000) >> 32 < per_mille.into();
-        happens.then(|| {
-            self.counts[kind as usize].set(self.counts[kind as usize].get() + 1);
-            number >> 32
-        })
+        draws.draw()
     }
 
     /// Returns the duration if a disturbance of this kind happens now.
+    #[inline]
     pub(crate) fn late(&self, kind: Kind, now: Ps) -> Option<Ps> {
-        let longest = self.config.chances[kind as usize].longest;
+        let longest = self.draws[kind as usize].chance.longest;
         let number = self.draw(kind, now)?;
         Some(Ps(1 + ((u128::from(number) * u128::from(longest.0)) >> 32) as u64))
     }
@@ -287,6 +334,6 @@ impl State {
     }
 
     pub(crate) fn counts(&self) -> [u64; Kind::COUNT] {
-        array::from_fn(|kind| self.counts[kind].get())
+        array::from_fn(|kind| self.draws[kind].count.get())
     }
 }
