@@ -1,6 +1,6 @@
 //! On a machine with a GIC, the core counts for each line as many interrupts as CPUs have acknowledged of its INTID.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use irq::{Irq, IrqCore};
 use machine::SimHal;
 use machine::observe::Fact;
@@ -107,6 +107,10 @@ fn intid_of(word: u32) -> Option<u32> {
 }
 
 impl Checker for Acks {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Gic, Topic::Mark]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::GicAcknowledged { word, .. } => intid_of(word).into_iter().for_each(|intid| self.add(intid)),

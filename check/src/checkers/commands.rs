@@ -1,6 +1,6 @@
 //! Every command completes exactly once.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use crate::mark::Mark;
 use machine::observe::Fact;
 use machine::time::Ps;
@@ -24,6 +24,10 @@ impl Commands {
 }
 
 impl Checker for Commands {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Mark]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         let Fact::Mark { tag, value, .. } = *fact else { return };
         match Mark::from_tag(tag) {

@@ -5,7 +5,7 @@
 //! always contain one whole burst and the interrupt after it. If too few of them were handled, there must be a pause
 //! among them; otherwise nobody stops the storm.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use crate::gic::source::{ANSWERED, answer_of};
 use irq::StormConfig;
 use machine::observe::Fact;
@@ -29,6 +29,10 @@ impl Containment {
 }
 
 impl Checker for Containment {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Mark]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         let Fact::Mark { tag: ANSWERED, value, .. } = *fact else { return };
         let (handler, handled) = answer_of(value);

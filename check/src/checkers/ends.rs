@@ -4,7 +4,7 @@
 //! volume 3, "Signaling Interrupt Servicing Completion"). What stays in service blocks every vector of its priority
 //! class and below on that CPU, for ever.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use machine::observe::Fact;
 use machine::time::Ps;
 
@@ -27,6 +27,10 @@ impl Ends {
 }
 
 impl Checker for Ends {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Taken, Topic::Ended, Topic::Returned]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::Accepted { cpu, vector } => self.cpu(cpu).push((vector, false)),

@@ -7,7 +7,7 @@
 //! Not every fact contains the index of a request. Requests are served in the order in which they arrive, so the
 //! checker pairs the messages' handles with the outcomes in that order.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use machine::model::ModelId;
 use machine::observe::Fact;
 use machine::peek64;
@@ -106,6 +106,10 @@ impl Entries {
 }
 
 impl Checker for Entries {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Message, Topic::Remapping, Topic::Entry]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::Message { to, requester, address, data, .. } if to == self.iommu && address >> 20 == 0xfee => {

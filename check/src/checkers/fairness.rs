@@ -4,7 +4,7 @@
 //! bits 255:0). Each serves at least one vector, and the next begins where it stopped. So a request waits for no more
 //! notifications than its CPU has vectors. A finite load would hide a starved vector: it is served once the others end.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use machine::observe::Fact;
 use machine::peek64;
 use machine::time::Ps;
@@ -56,6 +56,10 @@ impl Fairness {
 }
 
 impl Checker for Fairness {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Remapping, Topic::Ended]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             // Its bit was clear: the earlier request has been taken.

@@ -8,7 +8,7 @@
 //! - When a disable returns, the line is not active for a thread that is done: the disable waits for the thread's end of it.
 //! - No CPU that was declared offline acknowledges an interrupt of a device.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use crate::gic::source;
 use machine::observe::Fact;
 use machine::time::Ps;
@@ -150,6 +150,10 @@ impl Gic {
 }
 
 impl Checker for Gic {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Gic, Topic::Returned, Topic::Taken, Topic::Declared, Topic::Mark]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::GicAcknowledged { cpu, word } => self.acknowledged(at, cpu, word, findings),

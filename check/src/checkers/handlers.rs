@@ -1,6 +1,6 @@
 //! No handler of a freed line runs.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use crate::mark::Mark;
 use hal::Work;
 use machine::observe::Fact;
@@ -22,6 +22,10 @@ struct Line {
 }
 
 impl Checker for Handlers {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Work, Topic::Mark]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         if let Fact::Worked { work: Work::ThreadWake, count, .. } = *fact {
             findings.coverage.add("line: thread woken", count.into());

@@ -1,6 +1,7 @@
 //! Messages of a hostile requester reach no CPU, and are recorded.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
+use core::fmt::Display;
 use machine::observe::Fact;
 use machine::time::Ps;
 
@@ -17,7 +18,7 @@ impl Isolation {
         Self { hostile: hostile.to_vec() }
     }
 
-    fn let_in(&self, at: Ps, requester: u16, text: &str, findings: &mut Findings) {
+    fn let_in(&self, at: Ps, requester: u16, text: impl Display, findings: &mut Findings) {
         if self.hostile.contains(&requester) {
             findings.wrong(NAME, at, format!("a message of requester {requester:#06x} was {text}"));
         }
@@ -25,16 +26,25 @@ impl Isolation {
 }
 
 impl Checker for Isolation {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Remapping]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::Remapped { requester, vector, destination, .. } => {
-                self.let_in(at, requester, &format!("remapped to vector {vector:#04x} of {destination}"), findings);
+                self.let_in(at, requester, format_args!("remapped to vector {vector:#04x} of {destination}"), findings);
             }
             Fact::Plain { requester, vector, destination } => {
-                self.let_in(at, requester, &format!("passed on to vector {vector:#04x} of {destination}"), findings);
+                self.let_in(
+                    at,
+                    requester,
+                    format_args!("passed on to vector {vector:#04x} of {destination}"),
+                    findings,
+                );
             }
             Fact::Posted { requester, vector, .. } => {
-                self.let_in(at, requester, &format!("posted as vector {vector:#04x}"), findings);
+                self.let_in(at, requester, format_args!("posted as vector {vector:#04x}"), findings);
             }
             Fact::Blocked { requester, reason, recorded, .. } => {
                 findings.coverage.add(reason_name(reason), 1);

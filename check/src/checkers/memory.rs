@@ -4,7 +4,7 @@
 //! addresses. That is the driver's part whatever the hardware refuses: a start that fails half-way stops what it has started, or keeps
 //! its memory.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use machine::observe::Fact;
 use machine::time::Ps;
 
@@ -12,6 +12,10 @@ use machine::time::Ps;
 pub struct Memory;
 
 impl Checker for Memory {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Memory]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         if let Fact::GivenBack { device, address } = *fact {
             let text = format!("memory at {address:#x} was given back, and device {} still uses it", device.0);

@@ -40,6 +40,7 @@ pub(crate) mod programs;
 pub(crate) mod queues;
 mod redirections;
 mod refusals;
+mod topics;
 pub(crate) mod truth;
 mod waits;
 mod whereabouts;
@@ -61,6 +62,7 @@ pub use programs::Programs;
 pub use queues::Queues;
 pub use redirections::Redirections;
 pub use refusals::Refusals;
+pub use topics::Topic;
 pub use truth::Truth;
 pub use waits::Waits;
 pub use whereabouts::Whereabouts;
@@ -104,6 +106,9 @@ impl Findings {
 
 /// One checker.
 pub trait Checker {
+    /// What it hears of: no other facts reach it.
+    fn topics(&self) -> &'static [Topic];
+
     /// The hardware did something.
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings);
 
@@ -122,6 +127,8 @@ pub(crate) fn scatter(number: u64) -> u64 {
 #[derive(Default)]
 pub struct Ledger {
     checkers: Vec<Box<dyn Checker>>,
+    /// The numbers of those that hear of each topic.
+    hearers: [Vec<usize>; Topic::ALL.len()],
     /// Their findings.
     pub findings: Findings,
     /// Interrupts that CPUs took.
@@ -143,13 +150,19 @@ pub struct Ledger {
 impl Ledger {
     /// A ledger of these.
     pub fn new(checkers: Vec<Box<dyn Checker>>) -> Self {
-        Self { checkers, ..Self::default() }
+        let mut this = Self::default();
+        this.extend(checkers);
+        this
     }
 
     /// Adds checkers that hear facts from now on, because they need values known only after bring-up. No interrupt may
     /// be running: they would hear its end without its begin.
     pub fn extend(&mut self, checkers: Vec<Box<dyn Checker>>) {
-        self.checkers.extend(checkers);
+        for checker in checkers {
+            let number = self.checkers.len();
+            checker.topics().iter().for_each(|&topic| self.hearers[topic as usize].push(number));
+            self.checkers.push(checker);
+        }
     }
 
     /// The observer.
@@ -158,8 +171,12 @@ impl Ledger {
         if let Some(reach) = &mut self.reach {
             reach.hear(fact);
         }
-        for checker in &mut self.checkers {
-            checker.hear(at, fact, &mut self.findings);
+        self.pass_on(at, fact);
+    }
+
+    fn pass_on(&mut self, at: Ps, fact: &Fact) {
+        for &number in &self.hearers[Topic::of(fact) as usize] {
+            self.checkers[number].hear(at, fact, &mut self.findings);
         }
     }
 
@@ -194,7 +211,7 @@ impl Ledger {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use super::{Checker, Findings};
+    use super::{Checker, Ledger};
     use crate::mark::Mark;
     use machine::observe::Fact;
     use machine::time::Ps;
@@ -205,13 +222,13 @@ pub(crate) mod testing {
     }
 
     /// Feeds a checker these facts, one per microsecond, and the end of the history; returns its verdict.
-    pub(crate) fn says(mut checker: impl Checker, facts: &[Fact]) -> Vec<String> {
-        let mut findings = Findings::default();
+    pub(crate) fn says(checker: impl Checker + 'static, facts: &[Fact]) -> Vec<String> {
+        let mut ledger = Ledger::new(vec![Box::new(checker)]);
         for (us, fact) in (1..).zip(facts) {
-            checker.hear(Ps::from_ns(us * 1000), fact, &mut findings);
+            ledger.pass_on(Ps::from_ns(us * 1000), fact);
         }
-        checker.end(Ps::from_ns(1_000_000), &mut findings);
-        findings.failures.into_iter().map(|failure| failure.text).collect()
+        ledger.end(Ps::from_ns(1_000_000));
+        ledger.findings.failures.into_iter().map(|failure| failure.text).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! No device interrupt reaches an offline CPU.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use machine::observe::{Arrival, Fact};
 use machine::time::Ps;
 use std::collections::BTreeSet;
@@ -28,6 +28,10 @@ impl Offline {
 }
 
 impl Checker for Offline {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Declared, Topic::Raised, Topic::Taken, Topic::Remapping]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::Declared { cpu, online: false } => {

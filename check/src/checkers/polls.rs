@@ -6,7 +6,7 @@
 //! - After a turn with less than its weight, the instance re-arms its interrupt; if something had come before that, another
 //!   turn follows. No instance is left with its interrupt off.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use crate::moderation::turns::{BEGUN, ENDED, LISTED, REARMED, WANTED};
 use hal::Work;
 use machine::observe::Fact;
@@ -141,6 +141,10 @@ impl Polls {
 }
 
 impl Checker for Polls {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Work, Topic::Returned, Topic::Mark]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::Worked { cpu, work: Work::SoftPass, depth, .. } => {

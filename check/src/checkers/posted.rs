@@ -3,7 +3,7 @@
 //!
 //! Layout of the descriptor (VT-d, "Posted Interrupt Descriptor"): PIR in bits 255:0, ON in bit 256, SN in bit 257.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use hal::Work;
 use machine::observe::{Arrival, Fact, Post};
 use machine::peek64;
@@ -82,6 +82,10 @@ impl Posted {
 }
 
 impl Checker for Posted {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Remapping, Topic::Raised, Topic::Work, Topic::Returned, Topic::Halt]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::Posted { descriptor, again, post, .. } => {

@@ -5,7 +5,7 @@
 //! meanwhile. The thread hears of a wish only when whoever found it asks for it, behind the controller's lock; that one may stand
 //! still in between. So turns count once that context has gone on: it has left its interrupt, or has come to a controller again.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use hal::Threads;
 use machine::SimHal;
 use machine::observe::Fact;
@@ -93,6 +93,10 @@ impl Programs {
 }
 
 impl Checker for Programs {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Work, Topic::Returned, Topic::Mark]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::Worked { cpu, depth, .. } => _ = self.depths.insert(cpu, depth),

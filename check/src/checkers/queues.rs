@@ -10,7 +10,7 @@
 //! interrupt would count as a stray. One that says "mine" took something, or something had been taken.
 
 use super::truth::marks::{DISTURBED, answer_of};
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use crate::mark::Mark;
 use drivers::nvme::QueueSnapshot;
 use machine::model::ModelId;
@@ -288,6 +288,10 @@ impl Queues {
 }
 
 impl Checker for Queues {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Device, Topic::Message, Topic::Declared, Topic::Mark]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::EntryPosted { device, cqid, vector, .. } => {

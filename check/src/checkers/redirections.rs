@@ -4,7 +4,7 @@
 //! and its pin may rise between the writes. An entry that is open then sends the old vector to the new CPU, or the new one to
 //! the old CPU.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use machine::observe::Fact;
 use machine::time::Ps;
 
@@ -17,6 +17,10 @@ const MASKED: u64 = 1 << 16;
 pub struct Redirections;
 
 impl Checker for Redirections {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Entry]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         let Fact::Redirected { pin, old, new } = *fact else { return };
         if (old | new) & MASKED == 0 && (old ^ new) & !STATE != 0 {

@@ -4,7 +4,7 @@
 //! the present entry (VT-d, "Interrupt-Remapping Hardware Operation") and is recorded. The line is gone, so nobody
 //! misses the message.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use crate::mark::Mark;
 use machine::observe::Fact;
 use machine::time::Ps;
@@ -28,6 +28,10 @@ impl Refusals {
 }
 
 impl Checker for Refusals {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Mark, Topic::Remapping]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::Mark { tag, value, .. } if Mark::from_tag(tag) == Some(Mark::EntryFreed) => {

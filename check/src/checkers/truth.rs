@@ -13,7 +13,7 @@
 mod line;
 pub(crate) mod marks;
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use hal::Work;
 use irq::StormConfig;
 use line::Line;
@@ -153,6 +153,10 @@ impl Truth {
 }
 
 impl Checker for Truth {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Work, Topic::Returned, Topic::Declared, Topic::Mark]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::Worked { cpu, depth, work, .. } => {

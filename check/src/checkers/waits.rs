@@ -2,7 +2,7 @@
 //! of higher priority first (Intel SDM vol. 3, "Interrupt, Task, and Processor Priority"), so the bound begins anew with
 //! each of those, for as many as there are parties that send them.
 
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use crate::run::MANAGERS_MAX;
 use machine::observe::{Arrival, Fact};
 use machine::time::Ps;
@@ -58,6 +58,10 @@ impl Waits {
 }
 
 impl Checker for Waits {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Raised, Topic::Taken, Topic::Declared]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::Raised { cpu, vector, arrival: Arrival::Pending, .. } if self.vectors.contains(&vector) => {

@@ -8,7 +8,7 @@
 //! wrong is a run on another CPU than the line's which no interrupt of that CPU began, behind another such run.
 
 use super::truth::marks;
-use super::{Checker, Findings};
+use super::{Checker, Findings, Topic};
 use machine::observe::Fact;
 use machine::time::Ps;
 use std::collections::BTreeMap;
@@ -59,6 +59,10 @@ impl Whereabouts {
 }
 
 impl Checker for Whereabouts {
+    fn topics(&self) -> &'static [Topic] {
+        &[Topic::Taken, Topic::Declared, Topic::Mark]
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::Accepted { cpu, .. } | Fact::Exception { cpu, .. } => *self.taken(cpu) += 1,

@@ -1,7 +1,7 @@
 //! Histories of a small machine: operations in the order of a schedule, or one after the other under a single fault.
 
 use super::{Failure, LOOK, Live};
-use crate::checkers::{Checker, Findings};
+use crate::checkers::{Checker, Findings, Topic};
 use crate::single::When;
 use crate::subject::{Rig, Subject};
 use hal::{Affinity, CpuId, ThreadSpec, Threads as _};
@@ -62,6 +62,10 @@ struct Occasions {
 }
 
 impl Checker for Occasions {
+    fn topics(&self) -> &'static [Topic] {
+        &Topic::ALL
+    }
+
     fn hear(&mut self, at: Ps, fact: &Fact, _findings: &mut Findings) {
         if self.notes.get() && self.behind.is_some_and(|behind| behind(fact)) {
             self.occasions.borrow_mut().push(at);
