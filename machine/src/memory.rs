@@ -1,19 +1,21 @@
 //! Physical memory: one arena of words that CPUs and devices share, with a free list. Also tracks when cache lines are
 //! busy with atomic updates and who owns them, and the order in which register writes arrive.
 
+mod arena;
+
 use crate::time::Ps;
+use arena::Arena;
 use core::fmt;
 use core::ops::Range;
 use hal::{CpuId, DmaError, Word as _};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::event::ModelId;
 use crate::posted_writes::PostedWrites;
 use crate::stores::Stores;
-use crate::word::{Word, Zeroed};
+use crate::word::Word;
 
 /// Bus address where the arena begins. No memory lies below it, so small wild addresses are caught.
 pub const MEMORY_BASE: u64 = 0x1_0000_0000;
@@ -65,6 +67,12 @@ pub(crate) struct Memory {
     pub(crate) is_exhausted: Cell<bool>,
     /// Stores to words between these host addresses are told.
     watched: Cell<(usize, usize)>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.arena.spare();
+    }
 }
 
 impl Memory {
@@ -201,89 +209,6 @@ impl Memory {
     #[inline]
     pub(crate) fn write_arrival(&self, model: ModelId, order: u32, at: Ps) -> Ps {
         self.posted_writes.arrival(model, order, at)
-    }
-}
-
-/// The words and the list of free ranges.
-struct Arena {
-    words: Zeroed,
-    /// Free ranges: first byte → length.
-    free: Mutex<BTreeMap<usize, usize>>,
-    /// From this byte on, nobody has used anything: all of it is zero, and the host has not committed it yet.
-    unused: AtomicUsize,
-}
-
-impl Arena {
-    /// Creates `bytes` of zeroed memory.
-    fn new(bytes: usize) -> Arc<Self> {
-        let bytes = bytes.next_multiple_of(4096);
-        let free = Mutex::new(BTreeMap::from([(0, bytes)]));
-        Arc::new(Self { words: Zeroed::new(bytes / 8), free, unused: AtomicUsize::new(0) })
-    }
-
-    fn allocate(&self, len: usize, align: usize) -> Result<usize, DmaError> {
-        let mut free = self.free.lock().expect("no panic while the free list is held");
-        let found = free.iter().find_map(|(&start, &have)| {
-            let at = start.next_multiple_of(align);
-            (at + len <= start + have).then_some((start, have, at))
-        });
-        let (start, have, at) = found.ok_or(DmaError::Exhausted(len))?;
-        free.remove(&start);
-        if at > start {
-            free.insert(start, at - start);
-        }
-        if at + len < start + have {
-            free.insert(at + len, start + have - at - len);
-        }
-        Ok(at)
-    }
-
-    fn release(&self, at: usize, len: usize) {
-        let mut free = self.free.lock().expect("no panic while the free list is held");
-        let (mut start, mut bytes) = (at, len);
-        if let Some(after) = free.remove(&(at + len)) {
-            bytes += after;
-        }
-        if let Some((&before, &have)) = free.range(..at).next_back()
-            && before + have == at
-        {
-            free.remove(&before);
-            (start, bytes) = (before, bytes + have);
-        }
-        free.insert(start, bytes);
-    }
-
-    /// The word at a bus address.
-    #[inline]
-    fn word(&self, address: u64, bytes: u32) -> Result<&Word, BusError> {
-        let error = BusError { address, bytes };
-        let offset = address.checked_sub(MEMORY_BASE).ok_or(error)?;
-        let index = usize::try_from(offset / 8).map_err(|_| error)?;
-        let word = self.words.get(index).ok_or(error)?;
-        self.use_up_to(8 * (index + 1));
-        Ok(word)
-    }
-
-    /// Somebody uses memory that ends here. Returns up to where it was used before.
-    #[inline]
-    fn use_up_to(&self, end: usize) -> usize {
-        let before = self.unused.load(Relaxed);
-        if end > before {
-            self.unused.store(end, Relaxed);
-        }
-        before
-    }
-
-    /// The cache line of `word`, if it is part of this arena.
-    #[inline]
-    fn address_of(&self, host: usize) -> u64 {
-        MEMORY_BASE + (host - self.words.as_ptr() as usize) as u64
-    }
-
-    fn line_of(&self, word: &Word) -> Option<usize> {
-        let first = self.words.as_ptr() as usize;
-        let offset = (core::ptr::from_ref(word) as usize).checked_sub(first)?;
-        (offset < self.words.len() * 8).then_some(offset / 64)
     }
 }
 

@@ -45,6 +45,11 @@ impl Zeroed {
     pub(crate) fn new(count: usize) -> Self {
         Self(memmap2::MmapMut::map_anon((8 * count).max(1)).expect("the host has address space"))
     }
+
+    /// Makes the first `bytes` zero again.
+    pub(crate) fn clear(&mut self, bytes: usize) {
+        self.0[..bytes].fill(0);
+    }
 }
 
 impl Deref for Zeroed {
