@@ -417,4 +417,28 @@ mod tests {
         }
         assert!(arena.word(MEMORY_BASE + 4088, 8).is_ok());
     }
+
+    #[test]
+    fn a_buffer_is_zero_whatever_used_its_memory_before() {
+        let memory = Memory::new(4096);
+        let last = MEMORY_BASE + 4088;
+        memory.word(last, 8).expect("a word").set_quietly(7);
+        let buffer = memory.allocate(4096, 8).expect("all of it");
+        assert_eq!(buffer.read(4088, 8), 0, "a device had written beyond all buffers");
+        buffer.words()[1].set_quietly(8);
+        drop((memory, buffer));
+        let next = Memory::new(4096);
+        assert!((0..512).all(|word| next.word(MEMORY_BASE + 8 * word, 8).expect("a word").value() == 0));
+    }
+
+    #[test]
+    fn memory_whose_buffer_is_still_held_is_nobody_elses() {
+        let memory = Memory::new(4096);
+        let held = memory.allocate(8, 8).expect("a word");
+        held.words()[0].set_quietly(9);
+        drop(memory);
+        let next = Memory::new(4096);
+        next.word(MEMORY_BASE, 8).expect("a word").set_quietly(1);
+        assert_eq!(held.read(0, 8), 9);
+    }
 }
