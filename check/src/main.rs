@@ -2,12 +2,7 @@
 
 use campanile_check::cli::{CheckArgs, execute};
 use clap::Parser;
-use mimalloc::MiMalloc;
 use std::process::ExitCode;
-
-/// A history makes and drops many small things on one worker; the host's own allocator takes a twelfth of its time.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Searches random histories of the simulated machine for interrupts that are lost, late, doubled or let in.
 #[derive(Parser)]
