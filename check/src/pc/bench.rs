@@ -253,6 +253,8 @@ fn narrow(machine: &[&'static str]) -> Bench<PcStep> {
         ("reset", PcStep::Reset { drive: 0 }),
         ("recreate", PcStep::Recreate { queue: 0, ns: 100 }),
         ("exclude", PcStep::Coalesce { drive: 0, entries: 5, us: 100, excludes: true }),
+        // One entry is no coalescing, and a reset restores the level of the drive's tuning.
+        ("switch-off", PcStep::Coalesce { drive: 0, entries: 1, us: 100, excludes: false }),
         ("disable-queue", PcStep::Disable { line: QUEUE, depth: 1, ns: 300 }),
     ];
     let before = vec![PcStep::Burst { queue: 0, count: 6, depth: 1 }];

@@ -47,6 +47,8 @@ pub struct Controller<H: Hal> {
     excluded: Lock<H, Vec<u16>>,
     /// Starts after the first; each sets the features back.
     starts: H::Word,
+    /// Commands that set a feature: given, and over.
+    settings: [H::Word; 2],
 }
 
 /// A guard: its holder alone may run a control operation.
@@ -79,6 +81,7 @@ impl<H: Hal> Controller<H> {
                 tuner: Lock::new(hal, None),
                 excluded: Lock::new(hal, Vec::new()),
                 starts: H::Word::new(0),
+                settings: [H::Word::new(0), H::Word::new(0)],
                 wanted: config.queue_pairs,
                 port,
                 admin,
@@ -225,24 +228,6 @@ impl<H: Hal> Controller<H> {
         let excluded = pair.vector().map(|vector| (vector, self.excluded.lock()));
         let is_excluded = excluded.as_ref().is_some_and(|(vector, excluded)| excluded.contains(vector));
         pair.tuning.attach(if is_excluded { None } else { self.tuner() });
-    }
-
-    /// Runs `set`, which sets a feature, and then `note` under the lock of what is believed; all of it once more if the
-    /// controller was started meanwhile: the device may have the default again.
-    pub(super) fn set_and_note(
-        &self,
-        set: impl Fn() -> Result<u32, NvmeError>,
-        note: impl Fn(&mut Vec<u16>),
-    ) -> Result<(), NvmeError> {
-        loop {
-            let start = self.starts.get();
-            set()?;
-            let mut excluded = self.excluded.lock();
-            if self.starts.get() == start {
-                note(&mut excluded);
-                return Ok(());
-            }
-        }
     }
 
     pub(super) fn set_tuner(&self, tuner: Arc<Tuner<H>>) {

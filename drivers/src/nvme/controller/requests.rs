@@ -3,6 +3,8 @@
 use super::Controller;
 use crate::nvme::reap::AbortEnd;
 use crate::nvme::{Coalescing, NvmeError, QueuePair, VectorCoalescing};
+use alloc::vec::Vec;
+
 use hal::{Hal, Word};
 use spec::nvme::{FeatureId, InterruptVector};
 
@@ -31,14 +33,11 @@ impl<H: Hal> Controller<H> {
     /// # Errors
     /// As [`Controller::coalescing`].
     pub fn set_coalescing(&self, coalescing: Coalescing) -> Result<(), NvmeError> {
-        let (feature, is_on) = (FeatureId::INTERRUPT_COALESCING, coalescing.is_on());
-        self.set_and_note(
-            || self.admin.set_feature(&self.port, feature, coalescing.to_dw11()),
-            |_| {
-                self.coalescing.set(is_on.into());
-                self.all_pairs().iter().for_each(|pair| pair.declare_coalescing(is_on));
-            },
-        )
+        self.set_and_note(FeatureId::INTERRUPT_COALESCING, coalescing.to_dw11(), 0, |_, value| {
+            let is_on = Coalescing::from_dw0(value).is_on();
+            self.coalescing.set(is_on.into());
+            self.all_pairs().iter().for_each(|pair| pair.declare_coalescing(is_on));
+        })
     }
 
     /// What the driver believes of feature 08h: whether the controller may hold interrupts back.
@@ -62,18 +61,49 @@ impl<H: Hal> Controller<H> {
     /// # Errors
     /// As [`Controller::coalescing`].
     pub fn set_vector_coalescing(&self, vector: u16, coalescing: VectorCoalescing) -> Result<(), NvmeError> {
-        let dw11 = InterruptVector::new().with_iv(vector).with_cd(coalescing == VectorCoalescing::Immediate);
+        let part = InterruptVector::new().with_iv(vector);
+        let wanted = part.with_cd(coalescing == VectorCoalescing::Immediate).into_bits();
         let feature = FeatureId::INTERRUPT_VECTOR_CONFIGURATION;
-        self.set_and_note(
-            || self.admin.set_feature(&self.port, feature, dw11.into_bits()),
-            |excluded| {
-                excluded.retain(|other| *other != vector);
-                excluded.extend((coalescing == VectorCoalescing::Immediate).then_some(vector));
-            },
-        )?;
+        self.set_and_note(feature, wanted, part.into_bits(), |excluded, value| {
+            excluded.retain(|other| *other != vector);
+            excluded.extend(InterruptVector::from_bits(value).cd().then_some(vector));
+        })?;
         let pairs = self.all_pairs();
         pairs.iter().filter(|pair| pair.vector() == Some(vector)).for_each(|pair| self.attach_tuner(pair));
         Ok(())
+    }
+
+    /// Sets a feature to `wanted`, and calls `note` with the value in force, under the lock of what is believed. `part` is dword
+    /// 11 of the command that reads it. The device may take commands in any order (Base 3.4.1), so what others set meanwhile leaves the
+    /// value open, and it is read; and a start meanwhile has set the default, so it is set again.
+    fn set_and_note(
+        &self,
+        feature: FeatureId,
+        wanted: u32,
+        part: u32,
+        note: impl Fn(&mut Vec<u16>, u32),
+    ) -> Result<(), NvmeError> {
+        let [given, over] = &self.settings;
+        loop {
+            let start = self.starts.get();
+            let mut seen = given.fetch_add(1) + 1;
+            let mut is_alone = over.load() + 1 == seen;
+            let set = self.admin.set_feature(&self.port, feature, wanted);
+            over.fetch_add(1);
+            set?;
+            let mut value = wanted;
+            while self.starts.get() == start {
+                let mut excluded = self.excluded.lock();
+                if is_alone && self.starts.get() == start && given.load() == seen && over.load() == seen {
+                    note(&mut excluded, value);
+                    return Ok(());
+                }
+                drop(excluded);
+                seen = given.load();
+                is_alone = over.load() == seen;
+                value = self.admin.get_feature(&self.port, feature, part)?;
+            }
+        }
     }
 
     /// Asks the device to abort the commands of `pair` that have been in flight for `timeout_ns` or longer at
