@@ -51,3 +51,17 @@ fn a_schedule_runs_again() {
         assert_eq!(one.switched, schedule.switches.len(), "{schedule}: every switch takes place");
     }
 }
+
+/// What a drive's features are believed to be was wrong behind some of these.
+#[test]
+fn settings_of_a_drive_that_meet_a_reset_pass_in_many_orders() {
+    let names = ["narrow/reset+exclude", "narrow/reset+switch-off"];
+    let mut tasks = tasks(|name| names.contains(&name));
+    tasks.retain(|(scenario, _)| scenario.name() == "pc-plain");
+    assert_eq!(tasks.len(), names.len());
+    for verdict in run(&Search { tasks, bound: 2, budget: 1_000, jobs: 2 }) {
+        if let Some((schedule, failure)) = &verdict.explored.failure {
+            panic!("{}, schedule {schedule}: {failure}", verdict.task);
+        }
+    }
+}

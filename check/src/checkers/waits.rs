@@ -37,6 +37,13 @@ impl Waits {
         Self { vectors, bound, passes_max: MANAGERS_MAX, waiting: BTreeMap::new(), longest: Ps(0) }
     }
 
+    /// As [`Waits::new`], where `is_called` says that any completion may call the CPU: so fast that there is no most number of
+    /// vectors that go first. Each of them has its bound all the same.
+    pub fn called(vectors: &[u8], bound: Ps, is_called: bool) -> Self {
+        let passes_max = if is_called { u32::MAX } else { MANAGERS_MAX };
+        Self { passes_max, ..Self::new(vectors, bound) }
+    }
+
     /// The CPU takes `vector` before those that wait with lower priority.
     fn pass(&mut self, at: Ps, cpu: u32, vector: u8) {
         let most = self.passes_max;
@@ -112,6 +119,16 @@ mod tests {
         assert_eq!(says(checker(1_000), &[RAISED]).len(), 1, "it still waits");
         let offline = [RAISED, Fact::Declared { cpu: 2, online: false }];
         assert!(says(checker(1_000), &offline).is_empty(), "an offline CPU need not handle anything");
+    }
+
+    /// Completions on another CPU called a slow one again and again, with priority over its timer.
+    #[test]
+    fn calls_of_completions_have_no_most_number() {
+        let calls = [[RAISED].as_slice(), &[Fact::Accepted { cpu: 2, vector: 0xfb }; 20], &[TAKEN]].concat();
+        let bound = Ps::from_ns(1_500);
+        assert!(says(Waits::called(&[0xec], bound, true), &calls).is_empty());
+        assert_eq!(says(Waits::called(&[0xec], bound, false), &calls).len(), 8, "as many findings as are kept");
+        assert!(!says(Waits::called(&[0xec], Ps::from_ns(900), true), &calls).is_empty(), "each has its bound");
     }
 
     #[test]

@@ -220,7 +220,11 @@ impl Rig for PcRig {
             ),
             Box::new(Offline::new(DEVICE_LAST, &addresses)),
             Box::new(Redirections),
-            Box::new(Waits::new(&[LOCAL_TIMER], self.unless_invalidation_fails(self.tick_wait_max()))),
+            Box::new(Waits::called(
+                &[LOCAL_TIMER],
+                self.unless_invalidation_fails(self.tick_wait_max()),
+                self.shape.calls,
+            )),
         ];
         if self.faults.is_empty() {
             checkers.push(Box::new(Queues::new(forced, accounts::known_queues(self.up()))));
