@@ -11,6 +11,7 @@ mod poll;
 mod posted;
 mod replay;
 mod ring;
+mod soft;
 mod texts;
 mod tuner;
 
@@ -27,6 +28,7 @@ pub static PARTS: &Trials = &Trials {
         Trial { name: "held level", run: held::held },
         Trial { name: "level table", run: levels::levels },
         Trial { name: "poll list", run: poll::list },
+        Trial { name: "soft poll", run: soft::soft },
         Trial { name: "posted descriptor", run: posted::posted },
         Trial { name: "tuner", run: tuner::tuner },
         Trial { name: "virtqueue", run: ring::ring },
@@ -40,6 +42,7 @@ pub static PARTS: &Trials = &Trials {
         "held level",
         "level table",
         "poll list",
+        "soft poll",
         "posted descriptor",
         "tuner",
         "virtqueue",

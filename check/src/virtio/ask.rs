@@ -15,6 +15,8 @@ const CHECKER: &str = "commands";
 /// A command is tried again while another's is under way: so often, so far apart.
 const TRIES_MAX: u32 = 20_000;
 const TRY_GAP_NS: u64 = 500;
+/// The longest time that the device takes, in microseconds.
+pub(super) const USECS_MAX: u32 = 50_000;
 
 /// Sets when a transmit queue notifies, and reads it back. No other manager sets it meanwhile.
 pub(super) fn ask(stack: &Arc<VirtioStack>, queue: u32, times: u32, ns: u64) {
@@ -23,6 +25,18 @@ pub(super) fn ask(stack: &Arc<VirtioStack>, queue: u32, times: u32, ns: u64) {
     let Some(net) = stack.reflector.net() else { return };
     // Transmit queues have odd numbers (VIRTIO 1.3, 5.1.2), and each pair of the machine has one in the device.
     let queue = 2 * asker as u16 + 1;
+    // What the device refuses changes nothing, and leaves the control queue free.
+    let refused = Coalescing { max_packets: 1, max_usecs: USECS_MAX + 1 + ns as u32 };
+    let before = answered(stack, "read", || net.coalescing_of(queue));
+    answered(stack, "set", || match net.coalesce_queue(queue, refused) {
+        Err(VirtioError::Refused(..)) => Ok(stack.saw("network: a command was refused")),
+        Err(error) => Err(error),
+        Ok(()) => violate(CHECKER, format!("transmit queue {queue} was set to {refused:?}, which its device refuses")),
+    });
+    let told = answered(stack, "read", || net.coalescing_of(queue));
+    if told != before {
+        violate(CHECKER, format!("transmit queue {queue} had {before:?}, and has {told:?} behind a refusal"));
+    }
     for turn in 0..times {
         // Another answer than that of the other queue, and than the one before.
         let wanted = Coalescing { max_packets: 2 + u32::from(queue), max_usecs: 1 + turn % 8 };

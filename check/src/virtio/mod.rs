@@ -49,6 +49,7 @@ impl Subject for Virtio {
             "disk: queue reset under load",
             "disk: unbound in flight and bound",
             "network: a command found another under way",
+            "network: a command was refused",
             "network: an empty interrupt",
             "network: coalescing changed",
             "network: packets came before the re-arm",

@@ -124,7 +124,7 @@ fn disk_config() -> BlockConfig {
 fn network_config(pairs: u16, packet: Ps, packed: bool) -> NetConfig {
     let flows = Flows { count: pairs, sent: packet, dropped: packet };
     let host = HostConfig { receive: Ps::from_ns(200), transmit: Ps::from_ns(200), flows, ..HostConfig::default() };
-    let coalescing = CoalescingSupport::Exact;
+    let coalescing = CoalescingSupport::UpTo { usecs: super::ask::USECS_MAX };
     NetConfig { pairs: 2 * pairs, queue_entries: 32, coalescing, host, packed, ..NetConfig::default() }
 }
 

@@ -23,6 +23,11 @@ pub enum CoalescingSupport {
         /// The unit of its timer, at least 1.
         unit_usecs: u32,
     },
+    /// It takes the values unchanged, and refuses longer times.
+    UpTo {
+        /// The longest, in microseconds.
+        usecs: u32,
+    },
     /// It refuses every change.
     Refused,
 }
@@ -36,6 +41,7 @@ impl CoalescingSupport {
                 let max_usecs = wanted.max_usecs - wanted.max_usecs % unit_usecs.max(1);
                 Some(Coalescing { max_usecs, ..wanted })
             }
+            Self::UpTo { usecs } => (wanted.max_usecs <= usecs).then_some(wanted),
             Self::Absent | Self::Refused => None,
         }
     }
