@@ -301,7 +301,7 @@ fn queue(stack: &PcStack, slot: &Slot, when: When, now: &mut Comparison) {
     now.same("vector of NVMe queue", which, queue.vector.map_or(0, |v| v + 1), held.vector.map_or(0, |v| v + 1));
     // The drive has done what a command of another manager asks for before that manager hears of it, and that manager may wait
     // for its CPU longer than all looks take.
-    if !stack.promises.faulty && !drive.busy.load(Relaxed) && drive.settings().is_some() {
+    if !stack.promises.faulty && drive.is_settled() {
         now.same("coalescing of drive", drive.index.into(), controller.believes_coalescing(), coalesces);
     }
     if when == When::AtRest {

@@ -3,6 +3,7 @@
 use super::accelerator;
 use super::beliefs::{self, When};
 use super::drive::{BindError, Bound, Drive, Slot, claim, replace_handler};
+use super::intruder;
 use super::load::disrupt;
 use super::poster;
 use super::removal;
@@ -287,8 +288,9 @@ fn redeliver(stack: &PcStack, slot: &Slot) {
 }
 
 fn reset(stack: &PcStack, drive: &Drive) {
-    if let Some(_claim) = claim(&drive.busy) {
-        stack.reset(drive);
+    match claim(&drive.busy) {
+        Some(_claim) => stack.reset(drive),
+        None => intruder::intrude(stack, drive),
     }
 }
 

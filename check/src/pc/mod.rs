@@ -12,6 +12,7 @@ mod bringup;
 mod drive;
 mod fault;
 mod guard;
+mod intruder;
 mod load;
 mod manage;
 mod models;
