@@ -14,6 +14,9 @@ use hal::CpuId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+/// A store buffer has few places, and leaves by itself: late stores behind each other add up to no more.
+const LONGEST: Ps = Ps::from_ns(5_000);
+
 /// A store under way.
 struct Store {
     /// Host address of its word.
@@ -40,7 +43,7 @@ impl Stores {
     pub(crate) fn hold(&self, word: &Word, (old, mask): (u64, u64), by: CpuId, (now, late): (Ps, Ps)) {
         let mut stores = self.under_way.borrow_mut();
         let behind = stores.back().map_or(now, |last| last.until.max(now));
-        let until = behind + late;
+        let until = behind.max((behind + late).min(now + LONGEST));
         // One that is not late stays behind those that are: `now` may be ahead of the machine by the debt of its CPU.
         if until > now || !stores.is_empty() {
             stores.push_back(Store { word: word.host_address(), mask, old, until, by });
@@ -123,6 +126,19 @@ mod tests {
         let old = word.value();
         word.set_quietly(old & !mask | value & mask);
         stores.hold(word, (old, mask), CPU, (Ps(now), Ps(late)));
+    }
+
+    /// Thirty microseconds of stores held up the registers of a timer behind them.
+    #[test]
+    fn many_late_stores_leave_within_a_bound() {
+        let (stores, word) = (Stores::default(), Word::holding(0));
+        let (start, late) = (Ps::from_ns(1_000).0, Ps::from_ns(500).0);
+        for value in 1..=100 {
+            store(&stores, &word, (u64::MAX, value), start + value, late);
+        }
+        assert_eq!(stores.until(Some(CPU)), Some(Ps(start + 100) + LONGEST));
+        stores.leave(Ps(start + 11 * late));
+        assert_eq!(stores.seen(&word, Ps(start + 11 * late)), 100);
     }
 
     #[test]
