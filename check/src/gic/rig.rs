@@ -29,7 +29,7 @@ const LIMIT: Ps = Ps::from_ns(2_000_000_000);
 /// The last load: events of each source.
 const PROOF: u64 = 12;
 /// Histories in a hundred whose ITS, if there is one, is silent in the end: the driver's looks cost the host much.
-const SILENCE_PERCENT: u64 = 5;
+const SILENCE_PERCENT: u64 = 10;
 
 /// The destination of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
