@@ -14,9 +14,8 @@
 use crate::Note;
 use crate::broken_lines::Lines;
 use crate::encoding::{self, plain};
-use crate::fio_job::text_of;
 pub use crate::interrupt_line::Line;
-use serde_json::Value;
+use crate::lsirq;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most bytes of a text: 4,096 CPUs with some thousand interrupts.
@@ -51,7 +50,7 @@ impl Interrupts {
         let of_bare = || encoding::bare(text.as_bytes()).map(|text| String::from_utf8_lossy(&text).into_owned());
         let of_other = || of_bare().filter(has_header).or_else(|| of_json(&text).filter(has_header));
         let text = if has_header(&text) { text } else { of_other().unwrap_or(text) };
-        let of_lsirq = of_lsirq(&text);
+        let of_lsirq = lsirq::as_lines(&text);
         let is_of_lsirq = of_lsirq.is_some();
         let text = of_lsirq.unwrap_or(text);
         let lines = Lines::of(&text);
@@ -241,42 +240,6 @@ fn rise(before: u64, after: u64) -> Option<u64> {
 fn change(before: u64, after: u64) -> i64 {
     let difference = after.wrapping_sub(before);
     if before < WRAP && after < WRAP { i64::from(difference as u32 as i32) } else { difference as i64 }
-}
-
-/// What `lsirq` and `irqtop` of util-linux print (number, sum of all CPUs, perhaps the last rise, name), also with `-J`, in the
-/// form of the kernel's file with one CPU.
-fn of_lsirq(text: &str) -> Option<String> {
-    let is_head = |line: &&str| {
-        let mut names = line.split_whitespace().filter(|name| *name != "DELTA");
-        names.by_ref().take(3).eq(["IRQ", "TOTAL", "NAME"]) && names.next().is_none()
-    };
-    let Some(head) = text.lines().find(is_head) else { return of_lsirq_json(text) };
-    let (_, lines) = text.split_once(head)?;
-    let has_delta = head.contains("DELTA");
-    let whole = |line: &str| {
-        let (id, rest) = line.trim().split_once(char::is_whitespace)?;
-        let (total, rest) = rest.trim_start().split_once(char::is_whitespace)?;
-        let name = if has_delta { rest.trim_start().split_once(char::is_whitespace)?.1 } else { rest };
-        Some(format!("{id}: {total} {}\n", name.trim_start()))
-    };
-    Some(format!("CPU0\n{}", lines.lines().filter_map(whole).collect::<String>()))
-}
-
-/// Most bytes of JSON, which takes many times as much memory.
-const JSON_BYTES_MAX: usize = 4 << 20;
-
-fn of_lsirq_json(text: &str) -> Option<String> {
-    let is_json = text.trim_start().starts_with('{') && text.contains("\"interrupts\"");
-    if !is_json || text.len() > JSON_BYTES_MAX {
-        return None;
-    }
-    let document: Value = serde_json::from_str(text).ok()?;
-    let line = |entry: &Value| {
-        let of = |name: &str| entry.get(name).map(|value| text_of(value).replace(char::is_control, " "));
-        Some(format!("{}: {} {}\n", of("irq")?, of("total")?, of("name").unwrap_or_default()))
-    };
-    let lines: String = document.get("interrupts")?.as_array()?.iter().filter_map(line).collect();
-    Some(format!("CPU0\n{lines}"))
 }
 
 /// The lines of a string of JSON, or of a list of such (`stdout_lines` of what runs commands on many hosts).

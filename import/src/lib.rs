@@ -23,6 +23,7 @@ mod json_text;
 pub mod kind;
 pub mod links;
 pub mod lscpu;
+mod lsirq;
 mod packed;
 mod python;
 mod sparse;

@@ -155,7 +155,7 @@ fn table(text: &[u8]) -> Option<Vec<Option<String>>> {
         return Some(json.get("cpus")?.as_array()?.iter().filter_map(row_of_json).take(ROWS_MAX).collect());
     }
     let text = String::from_utf8_lossy(&text);
-    let rows = columns(&text).unwrap_or_else(|| cpuinfo(&text));
+    let rows = columns(&text).filter(|rows| !rows.is_empty()).unwrap_or_else(|| cpuinfo(&text));
     (!rows.is_empty()).then_some(rows)
 }
 
@@ -179,7 +179,9 @@ fn columns(text: &str) -> Option<Vec<Option<String>>> {
     };
     let mut lines = text.lines().skip_while(|line| {
         let names = split(line);
-        names.first().is_none_or(|name| !name.eq_ignore_ascii_case("CPU")) || names.len() < 2
+        // `/proc/cpuinfo` has lines such as `CPU implementer : 0x41` and `cpu family : 6`.
+        let is_field = names.iter().any(|name| name.ends_with(':'));
+        is_field || names.first().is_none_or(|name| !name.eq_ignore_ascii_case("CPU")) || names.len() < 2
     });
     let names = split(lines.next()?);
     let of = |name: &str| names.iter().position(|known| known.eq_ignore_ascii_case(name));
@@ -339,17 +341,29 @@ mod tests {
         let without_sockets = "CPU CORE ONLINE\n0 0 yes\n1 1 yes\n";
         let json = r#"{"cpus": [{"cpu": 0, "node": 0, "socket": 0, "online": true}, {"cpu": "1", "socket": "1", "online": "yes"},
             {"cpu": 2, "socket": null, "online": false}]}"#;
-        let x86 = "processor\t: 0\nphysical id\t: 0\nflags\t\t: fpu\n\nprocessor\t: 1\nphysical id\t: 1\n";
-        let s390 = "vendor_id       : IBM/S390\n# processors    : 2\nprocessor 0: version = FF,  identification = 1\nprocessor 1: version = FF\n";
+        // Fields whose names begin with `cpu` are no head of a table.
+        let of_x86 = |number: u32| {
+            format!(
+                "processor\t: {number}\ncpu family\t: 6\ncpu MHz\t\t: 2000.000\nphysical id\t: {number}\nflags\t\t: fpu\n\n"
+            )
+        };
+        let x86 = of_x86(0) + &of_x86(1);
+        let s390 = "vendor_id       : IBM/S390\n# processors    : 2\nprocessor 0: version = FF,  identification = 1\nprocessor 1: version = FF\n\n\
+                    cpu number      : 0\ncpu MHz dynamic : 5000\n\ncpu number      : 1\n";
         let arm = "Processor\t: AArch64 rev 0\nprocessor\t: 0\nprocessor\t: 1\nHardware\t: x\n";
+        let arm_64 =
+            "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\n\nprocessor\t: 1\nCPU implementer\t: 0x41\n";
+        let power = "processor\t: 0\ncpu\t\t: POWER9\nclock\t\t: 3800.000000MHz\n\nprocessor\t: 8\ncpu\t\t: POWER9, altivec supported\n";
         for (text, expected) in [
             (wide, (Some(2), Some(2))),
             (parsable, (Some(2), Some(2))),
             (without_sockets, (Some(2), None)),
             (json, (Some(2), Some(2))),
-            (x86, (Some(2), Some(2))),
+            (&x86, (Some(2), Some(2))),
             (s390, (Some(2), None)),
             (arm, (Some(2), None)),
+            (arm_64, (Some(2), None)),
+            (power, (Some(2), None)),
             ("2\n", (Some(2), None)),
             ("-bash: lscpu: command not found\n", (None, None)),
             ("CPU NODE\n", (None, None)),

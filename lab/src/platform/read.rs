@@ -54,7 +54,7 @@ impl Platform {
     fn load_within(setting: &Setting, depth: u32) -> Result<Self, InputError> {
         let name = setting.text.as_str();
         if depth > 4 {
-            return Err(setting.wrong("is the base of itself", "a platform without a base"));
+            return Err(setting.wrong("is the last of too many bases, or the base of itself", "four bases at most"));
         }
         if let Some((name, file, text)) = EMBEDDED.iter().find(|(known, ..)| *known == name) {
             inputs::note_file(file, text.as_bytes(), true);
@@ -173,6 +173,9 @@ fn drives(root: &Table<'_, '_>, base: Option<&Platform>, depth: u32) -> Result<V
     match (root.get("drive"), base) {
         (Some(Node::Table(kinds)), _) if kinds.iter().next().is_some() => {
             kinds.iter().map(|(kind, _)| read(kind, &Group::of_drive(&kinds, kind)?)).collect()
+        }
+        (Some(Node::Table(kinds)), _) => {
+            Err(InputError::new(&kinds.place, "drive", Problem::Missing { valid: valid.to_owned() }))
         }
         (Some(node), _) => Err(node.scalar(valid)?.wrong("is no table", valid)),
         (None, Some(base)) => {

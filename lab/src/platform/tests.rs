@@ -167,3 +167,15 @@ fn a_region_is_a_list_of_factors() {
     set.set(&Setting::new(Place::option("--set"), "fabric.remap_service", "60ns")).unwrap();
     assert!(set.fabric.remap_service.region.is_empty());
 }
+
+#[test]
+fn a_base_of_itself_and_a_table_without_drives_are_named() {
+    let error = variant("[drive]").unwrap_err();
+    assert!(error.contains("drive: must be given; valid: a table a kind of drive"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.toml");
+    let path = path.to_str().unwrap();
+    std::fs::write(path, format!("about = \"x\"\nbase = \"{path}\"\n")).unwrap();
+    let error = Platform::load(&Setting::new(Place::option("--platform"), "", path)).unwrap_err().to_string();
+    assert!(error.contains("too many bases, or the base of itself; valid: four bases at most"), "{error}");
+}

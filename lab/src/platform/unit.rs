@@ -73,8 +73,7 @@ impl Unit {
             let why = if self == Self::Flag { "is neither true nor false" } else { "is no mode" };
             return word.map(|&(_, value)| value).ok_or_else(|| wrong(why));
         }
-        let digits = text.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | '_')).unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
+        let (number, unit) = text.split_at(number_len(text));
         let number: f64 = number.replace('_', "").parse().map_err(|_| wrong("is not a number"))?;
         let unit = unit.trim();
         let Some(&(_, size)) = self.names().iter().find(|(name, _)| *name == unit) else {
@@ -112,6 +111,16 @@ impl Unit {
     }
 }
 
+/// The length of the number at the beginning of a text, with its exponent: that of `1e-5 s` is 4.
+fn number_len(text: &str) -> usize {
+    let is_sign = |c: char| matches!(c, '+' | '-');
+    let digits = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '_') && !is_sign(c)).unwrap_or(text.len());
+    let exponent = text[digits..].strip_prefix(['e', 'E']).map(|rest| rest.strip_prefix(is_sign).unwrap_or(rest));
+    let Some(exponent) = exponent.filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) else { return digits };
+    let end = exponent.find(|c: char| !c.is_ascii_digit()).unwrap_or(exponent.len());
+    text.len() - exponent.len() + end
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +135,11 @@ mod tests {
     fn quantities_are_read_in_their_base() {
         assert_eq!(read(Unit::Time, "30 ns"), Ok(30.0));
         assert_eq!(read(Unit::Time, "0.5us"), Ok(500.0));
+        for (text, expected) in [("1e-7 s", 100.0), ("1E2 ns", 100.0), ("2.5e+2ns", 250.0)] {
+            assert_eq!(read(Unit::Time, text), Ok(expected), "{text}");
+        }
+        assert!(read(Unit::Time, "1e s").unwrap_err().contains("the wrong unit `e s`"));
+        assert!(read(Unit::Time, "1e400 s").unwrap_err().contains("out of bounds"));
         assert_eq!(read(Unit::Time, "0.5 µs"), Ok(500.0));
         assert_eq!(read(Unit::Size, "4 KiB"), Ok(4096.0));
         assert_eq!(read(Unit::Count, "1_000"), Ok(1000.0));

@@ -287,7 +287,7 @@ fn wrong_tables_say_where_what_and_what_would_do() {
         (
             "[job]\nbs = 1000",
             "j.fio:1: [a] bs: `1000` bytes are no whole blocks of 512 bytes: with direct=1 the kernel refuses each I/O \
-            (EINVAL); valid: a multiple of 512, or direct=0",
+            (EINVAL); valid: a multiple of 512, or direct=0; to fio `4KiB` is 4000 bytes and `4k` is 4096, unless kb_base=1000",
         ),
         (
             "[set]\nfabric.dispatch = \"56 GB/s\"",

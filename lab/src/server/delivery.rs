@@ -3,6 +3,7 @@
 use super::chips;
 use super::elapsed::Elapsed;
 use super::used::{self, Used};
+use import::fio_json::FioOutput;
 use import::interrupts::{Difference, Interrupts, Line};
 use std::collections::BTreeSet;
 
@@ -41,7 +42,26 @@ impl Delivered {
         }
         Some(found)
     }
+
+    /// Leaves a rate out that the job's I/Os cannot have, and says why: an interrupt serves those that are in flight, and no more.
+    pub(super) fn without_what_cannot_be(&mut self, fio: &FioOutput) -> Option<String> {
+        let rate = self.per_second?;
+        // Without latencies it is not known.
+        let in_flight = Some(fio.in_flight()).filter(|in_flight| *in_flight > 0.0)?.max(1.0);
+        let iops = fio.iops();
+        if rate * in_flight * SHARED_SLACK >= iops {
+            return None;
+        }
+        self.per_second = None;
+        Some(format!(
+            "interrupts: {rate:.0} a second are too few for {iops:.0} I/Os of which {in_flight:.0} were in flight: the I/Os were \
+             polled, or the interrupts are of other drives; there is no rate"
+        ))
+    }
 }
+
+/// An interrupt may serve so many times what was in flight, for drives go on while a handler looks.
+const SHARED_SLACK: f64 = 4.0;
 
 /// Most interrupts that a note names.
 const NAMED_MAX: usize = 8;
@@ -250,6 +270,31 @@ mod tests {
             assert_eq!(rate, why.is_empty().then_some(1000.0), "{names}: {notes}");
             assert!(notes.contains(why), "{names}: {notes}");
         }
+    }
+
+    #[test]
+    fn fewer_interrupts_than_the_ios_need_are_no_rate() {
+        let at = |count: u32| format!(" 41: {count} 0 IR-PCI-MSIX 1-edge nvme0q1\n LOC: 1 1 Local\n PMN: 0 0 Posted\n");
+        let parts = |count: u32, clat_ns: u32| {
+            let fio = format!(
+                r#"{{"jobs": [{{"jobname": "a", "job options": {{"filename": "/dev/nvme0n1", "rw": "randread", "direct": "1",
+                "iodepth": "32", "ioengine": "libaio"}}, "read": {{"iops": 100000, "total_ios": 200000, "runtime": 2000,
+                "clat_ns": {{"mean": {clat_ns}, "max": 900000}}}}}}]}}"#
+            );
+            let [before, after] = [at(5), at(5 + count)].map(|lines| format!("CPU0 CPU1\n{lines}"));
+            let parts = Parts {
+                fio: fio.as_bytes(),
+                interrupts: Some([before.as_bytes(), after.as_bytes()]),
+                uptime: Some([b"10.0 1", b"12.0 1"]),
+                ..Parts::default()
+            };
+            let (found, notes) = Measurement::read("x", &parts).unwrap();
+            (found.interrupts.unwrap().per_second, notes.join("\n"))
+        };
+        // Coalesced: 16 of the 31 in flight each.
+        assert_eq!(parts(12_500, 310_000).0, Some(6250.0));
+        let (rate, notes) = parts(100, 310_000);
+        assert!(rate.is_none() && notes.contains("50 a second are too few for 100000 I/Os of which 31"), "{notes}");
     }
 
     #[test]

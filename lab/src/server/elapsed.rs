@@ -10,12 +10,14 @@ use import::fio_json::FioOutput;
 pub(super) enum Elapsed {
     /// `/proc/uptime` at both readings, in seconds.
     Uptime(f64),
-    /// Nothing does. The readings enclose one run of fio's alone, which took so many seconds and did so many I/Os a second.
+    /// The readings enclose one run of fio's alone, which took so many seconds and did so many I/Os a second.
     Run {
         /// With its ramp.
         seconds: f64,
         /// I/Os a second.
         iops: f64,
+        /// `/proc/uptime` at both readings, in seconds, where it says that they are further apart.
+        apart_s: Option<f64>,
     },
     /// Nothing does.
     Unknown,
@@ -23,20 +25,31 @@ pub(super) enum Elapsed {
 
 /// More interrupts than I/Os are of other work: each I/O has one at most, and those of a ramp may differ by this share.
 const RAMP_SLACK: f64 = 1.05;
+/// Readings may be further apart than a run by this share, for fio begins and ends outside of what it measures.
+const APART_SLACK: f64 = 1.05;
 
 impl Elapsed {
     /// The time between the readings of `parts`.
     pub(super) fn of(fio: &FioOutput, parts: &Parts<'_>) -> Self {
         let uptime = parts.uptime.and_then(|[before, after]| Some(uptime_s(after)? - uptime_s(before)?));
-        if let Some(seconds) = uptime.filter(|seconds| *seconds > 0.0) {
-            return Self::Uptime(seconds);
-        }
+        let uptime = uptime.filter(|seconds| *seconds > 0.0);
         let directions = fio.jobs.iter().flat_map(|job| &job.directions);
         let measured_s = directions.map(|direction| direction.runtime_ms / 1000.0).fold(0.0, f64::max);
-        match parts.is_enclosed && !fio.is_one_of_several && measured_s > 0.0 {
-            true => Self::Run { seconds: measured_s + job::ramp_s(fio, parts), iops: fio.iops() },
-            false => Self::Unknown,
+        let is_run = parts.is_enclosed && !fio.is_one_of_several && measured_s > 0.0;
+        let seconds = measured_s + job::ramp_s(fio, parts);
+        match uptime {
+            Some(apart_s) if !is_run || apart_s <= seconds * APART_SLACK => Self::Uptime(apart_s),
+            None if !is_run => Self::Unknown,
+            apart_s => Self::Run { seconds, iops: fio.iops(), apart_s },
         }
+    }
+
+    /// Why shares of the CPUs' time between the readings are not the job's. None if they are.
+    pub(super) fn is_diluted(self) -> Option<String> {
+        let Self::Run { seconds, apart_s: Some(apart_s), .. } = self else { return None };
+        Some(format!(
+            "its readings are {apart_s:.1} s apart, and the job ran for {seconds:.1} s of them: it is not used"
+        ))
     }
 
     /// So many interrupts, a second. Where no clock says the time, a note says what was taken in its place, or what would do.
@@ -44,14 +57,18 @@ impl Elapsed {
         let count = count as f64;
         match self {
             Self::Uptime(seconds) => Some(count / seconds),
-            Self::Run { seconds, iops } if count / seconds <= iops * RAMP_SLACK => {
+            Self::Run { seconds, iops, apart_s } if count / seconds <= iops * RAMP_SLACK => {
+                let why = match apart_s {
+                    Some(apart_s) => format!("the readings are {apart_s:.1} s apart"),
+                    None => "no /proc/uptime says the time between the readings".to_owned(),
+                };
                 notes.push(format!(
-                    "interrupts: no /proc/uptime says the time between the readings; they are taken to enclose the job alone, and \
-                     its {seconds:.1} s are used; work of others on its drives would be counted too"
+                    "interrupts: {why}; they are taken to enclose the job alone, and its {seconds:.1} s are used; work of others \
+                     on its drives would be counted too"
                 ));
                 Some(count / seconds)
             }
-            Self::Run { seconds, iops } => {
+            Self::Run { seconds, iops, .. } => {
                 notes.push(format!(
                     "interrupts: {:.0} a second of the job's {seconds:.1} s are more than its {iops:.0} I/Os: the drives had other \
                      work between the readings, or I/Os were split; there is no rate; valid: readings right before and behind the \
@@ -111,8 +128,27 @@ mod tests {
             let fio = FioOutput::parse(text.as_bytes()).unwrap();
             Elapsed::of(&fio, &Parts { is_enclosed: true, ..Parts::default() })
         };
-        assert_eq!(of(run), Elapsed::Run { seconds: 2.0, iops: 5.0 });
+        assert_eq!(of(run), Elapsed::Run { seconds: 2.0, iops: 5.0, apart_s: None });
         assert_eq!(of(&format!("{run}\n{run}")), Elapsed::Unknown);
+    }
+
+    #[test]
+    fn readings_long_before_and_after_a_run_have_its_time() {
+        let run = r#"{"jobs": [{"jobname": "a", "read": {"iops": 5, "total_ios": 10, "runtime": 2000}}]}"#;
+        let fio = FioOutput::parse(run.as_bytes()).unwrap();
+        let of = |after: &str, is_enclosed: bool| {
+            let uptime = Some([b"10.0 1".as_slice(), after.as_bytes()]);
+            Elapsed::of(&fio, &Parts { uptime, is_enclosed, ..Parts::default() })
+        };
+        assert_eq!(of("12.05 1", true), Elapsed::Uptime(12.05 - 10.0));
+        assert_eq!(of("11.5 1", true), Elapsed::Uptime(1.5));
+        assert_eq!(of("70.0 1", false), Elapsed::Uptime(60.0));
+        let apart = of("70.0 1", true);
+        assert_eq!(apart, Elapsed::Run { seconds: 2.0, iops: 5.0, apart_s: Some(60.0) });
+        let mut notes = Vec::new();
+        assert_eq!(apart.per_second(8, &mut notes), Some(4.0));
+        assert!(notes[0].contains("60.0 s apart") && notes[0].contains("its 2.0 s are used"), "{notes:?}");
+        assert!(apart.is_diluted().is_some() && of("12.0 1", true).is_diluted().is_none());
     }
 
     #[test]

@@ -107,20 +107,22 @@ impl Measurement {
         let online = named.map(|reading| reading.cpus.len() as u32).max();
         let interrupts = readings.and_then(|[before, after]| {
             let mut found = Vec::new();
-            let delivered = Delivered::between([&before, &after], &used, elapsed, &mut found);
+            let mut delivered = Delivered::between([&before, &after], &used, elapsed, &mut found);
+            found.extend(delivered.as_mut().and_then(|delivered| delivered.without_what_cannot_be(&fio)));
             notes.extend(found.into_iter().map(|note| format!("{name}: {note}")));
             delivered
         });
         let is_one = parts.stat.is_none_or(|pair| pair.iter().all(|text| CpuTicks::count(text) < 2));
         let of_pair = |[before, after]: [&[u8]; 2]| CpuTicks::parse(before)?.shares_until(&CpuTicks::parse(after)?);
-        let cpu = parts.stat.filter(|_| is_one).and_then(of_pair);
+        let diluted = elapsed.is_diluted();
+        let cpu = parts.stat.filter(|_| is_one && diluted.is_none()).and_then(of_pair);
         if parts.stat.is_some() && cpu.is_none() {
-            let why = if is_one {
-                "says nothing of the time between the readings"
-            } else {
-                "has several readings in one file, and is not used"
+            let why = match diluted {
+                Some(why) => format!(": {why}"),
+                None if is_one => " says nothing of the time between the readings".to_owned(),
+                None => " has several readings in one file, and is not used".to_owned(),
             };
-            notes.push(format!("{name}: /proc/stat {why}"));
+            notes.push(format!("{name}: /proc/stat{why}"));
         }
         Ok((Self { name: name.to_owned(), job, sections, fio, cpu, interrupts, online }, notes))
     }

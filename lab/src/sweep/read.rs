@@ -5,6 +5,7 @@ use crate::input::{InputError, Place, Problem, read_file};
 use crate::platform::EMBEDDED;
 use crate::scenario::files::Files;
 use crate::setting::Setting;
+use import::kind::Kind;
 use std::collections::BTreeSet;
 
 /// The form of sweep files. A file without `schema` has form 1.
@@ -69,7 +70,7 @@ impl Definition {
     /// # Errors
     /// The text is wrong.
     pub fn parse(file: &str, text: &str) -> Result<Self, InputError> {
-        let document = Document::parse(file, text)?;
+        let document = Document::parse(file, text).map_err(|error| of_job_file(file, text).unwrap_or(error))?;
         let root = document.root();
         root.only(&KEYS)?;
         known_schema(&root)?;
@@ -165,6 +166,14 @@ fn platform(name: String, file: &str) -> String {
     }
 }
 
+/// The error of a job file in place of a sweep's.
+fn of_job_file(file: &str, text: &str) -> Option<InputError> {
+    let is_sweep = text.lines().any(|line| line.trim_start().starts_with("scenario"));
+    let is_job = !is_sweep && Kind::of(text.as_bytes()) == Some(Kind::Job);
+    let why = format!("is {}, and no sweep; valid: a file with scenario = \"{file}\" and [grid]", Kind::Job);
+    is_job.then(|| InputError::new(&Place::file(file), "", Problem::Syntax(why)))
+}
+
 /// One word or a list of them, each once.
 fn words(node: Node<'_, '_>, key: &str, valid: &str) -> Result<Vec<String>, InputError> {
     let place = node.place();
@@ -174,9 +183,12 @@ fn words(node: Node<'_, '_>, key: &str, valid: &str) -> Result<Vec<String>, Inpu
         }
         node => vec![node.scalar(valid)?.text],
     };
-    let distinct: BTreeSet<&String> = words.iter().collect();
-    if words.is_empty() || distinct.len() != words.len() {
-        return Err(InputError::value(&place, key, "[…]", "is empty or names one twice", valid));
+    if words.is_empty() {
+        return Err(InputError::value(&place, key, "[]", "is empty", valid));
+    }
+    let mut known = BTreeSet::new();
+    if let Some(twice) = words.iter().find(|word| !known.insert(word.as_str())) {
+        return Err(InputError::value(&place, key, twice, "stands there twice", valid));
     }
     Ok(words)
 }

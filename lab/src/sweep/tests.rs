@@ -67,7 +67,12 @@ fn what_is_wrong_in_a_sweep_is_named_with_its_line() {
         ("scenario = \"x\"\ngird = 1\n", "s.toml:2: gird: the name is unknown; valid: grid"),
         ("schema = 2\nscenario = \"x\"\n", "s.toml:1: schema: `2` is a form that only a newer program reads; valid: 1"),
         ("scenario = \"x\"\nseeds = 0\n", "s.toml:2: seeds: `0` is no number of seeds; valid: how many from 1"),
-        ("scenario = \"x\"\n[grid]\na = [1, 1]\n", "s.toml:3: a: `[…]` is empty or names one twice"),
+        ("scenario = \"x\"\n[grid]\na = [1, 1]\n", "s.toml:3: a: `1` stands there twice"),
+        (
+            "[global]\nrw=read\n[a]\n",
+            "s.toml: is a job file of fio's, and no sweep; valid: a file with scenario = \"s.toml\"",
+        ),
+        ("scenario = \"x\"\n[grid]\na = []\n", "s.toml:3: a: `[]` is empty"),
         ("scenario = \"x\"\n[set]\na = 1\n[grid]\na = [1]\n", "s.toml: a: `grid` sets what [set] or a point sets too"),
         (
             "scenario = \"x\"\n[[points]]\na = [1]\n",

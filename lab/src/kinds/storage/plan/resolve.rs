@@ -19,6 +19,8 @@ use std::sync::Arc;
 const THREADS_MAX: u64 = 16_384;
 /// Files of all threads.
 const FILES_MAX: u64 = 1 << 20;
+/// The units of sizes in a job file, which are not those that their names say elsewhere.
+const OF_KIB: &str = "; to fio `4KiB` is 4000 bytes and `4k` is 4096, unless kb_base=1000";
 /// Buffers of a replay are whole pages.
 const PAGE_BYTES: u64 = 4096;
 
@@ -176,7 +178,8 @@ impl Resolve<'_> {
                 let why = format!(
                     "bytes are no whole blocks of {block} bytes: with direct=1 the kernel refuses each I/O (EINVAL)"
                 );
-                let valid = format!("a multiple of {block}, or direct=0");
+                let hint = if job.block_bytes.is_multiple_of(1000) { OF_KIB } else { "" };
+                let valid = format!("a multiple of {block}, or direct=0{hint}");
                 return Err(InputError::value(&job.place, format!("[{}] bs", job.name), job.block_bytes, why, valid));
             }
             if has_parts && !job.load.syncs.buffered {

@@ -1,0 +1,121 @@
+//! What `lsirq` and `irqtop` of util-linux print, in the form of `/proc/interrupts` with one CPU.
+//!
+//! ```text
+//! IRQ  TOTAL NAME
+//!  35   9999 IR-PCI-MSIX-0000:01:00.0    1-edge      nvme0q1
+//! ```
+//!
+//! Source: util-linux, `sys-utils/lsirq.c`, `irqtop.c` and `irq-common.c`. Options choose JSON (`-J`), pairs (`-P`), no head (`-n`)
+//! and the columns (`-o`).
+
+use crate::fio_job::text_of;
+use serde_json::Value;
+
+/// The lines of the kernel's file: number, sum of all CPUs, name. None if the text is of neither program.
+pub(crate) fn as_lines(text: &str) -> Option<String> {
+    let is_head = |line: &&str| {
+        let mut names = line.split_whitespace().filter(|name| *name != "DELTA");
+        names.by_ref().take(3).eq(["IRQ", "TOTAL", "NAME"]) && names.next().is_none()
+    };
+    let Some(head) = text.lines().find(is_head) else {
+        return of_json(text).or_else(|| of_pairs(text)).or_else(|| without_head(text));
+    };
+    let (_, lines) = text.split_once(head)?;
+    let has_delta = head.contains("DELTA");
+    let whole = |line: &str| {
+        let (id, rest) = line.trim().split_once(char::is_whitespace)?;
+        let (total, rest) = rest.trim_start().split_once(char::is_whitespace)?;
+        let name = if has_delta { rest.trim_start().split_once(char::is_whitespace)?.1 } else { rest };
+        Some(format!("{id}: {total} {}\n", name.trim_start()))
+    };
+    Some(format!("CPU0\n{}", lines.lines().filter_map(whole).collect::<String>()))
+}
+
+/// Most bytes of JSON, which takes many times as much memory.
+const JSON_BYTES_MAX: usize = 4 << 20;
+
+fn of_json(text: &str) -> Option<String> {
+    let is_json = text.trim_start().starts_with('{') && text.contains("\"interrupts\"");
+    if !is_json || text.len() > JSON_BYTES_MAX {
+        return None;
+    }
+    let document: Value = serde_json::from_str(text).ok()?;
+    let line = |entry: &Value| {
+        let of = |name: &str| entry.get(name).map(|value| text_of(value).replace(char::is_control, " "));
+        Some(format!("{}: {} {}\n", of("irq")?, of("total")?, of("name").unwrap_or_default()))
+    };
+    let lines: String = document.get("interrupts")?.as_array()?.iter().filter_map(line).collect();
+    Some(format!("CPU0\n{lines}"))
+}
+
+/// `IRQ="35" TOTAL="9999" NAME="…"`.
+fn of_pairs(text: &str) -> Option<String> {
+    let line = |line: &str| {
+        let of = |name: &str| {
+            let (_, rest) = line.split_once(&format!("{name}=\""))?;
+            rest.split_once('"').map(|(value, _)| value)
+        };
+        let total = of("TOTAL").filter(|total| total.trim().parse::<u64>().is_ok())?;
+        Some(format!("{}: {total} {}\n", of("IRQ")?, of("NAME").unwrap_or_default()))
+    };
+    let lines: String = text.lines().filter_map(line).collect();
+    (!lines.is_empty()).then(|| format!("CPU0\n{lines}"))
+}
+
+/// Lines without a head. All must be such lines, and one of a device with a trigger.
+fn without_head(text: &str) -> Option<String> {
+    let line = |line: &str| {
+        let (id, rest) = line.trim().split_once(char::is_whitespace)?;
+        let (total, name) = rest.trim_start().split_once(char::is_whitespace)?;
+        let is_id = id.len() <= ID_MAX && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'/');
+        let is_line = is_id && total.parse::<u64>().is_ok() && name.trim_start().starts_with(char::is_alphabetic);
+        is_line.then(|| format!("{id}: {total} {}\n", name.trim_start()))
+    };
+    let is_device = |line: &str| {
+        let mut words = line.split_whitespace();
+        words.next().is_some_and(|id| id.parse::<u32>().is_ok())
+            && words.any(|word| word.ends_with("-edge") || matches!(word, "Edge" | "Level"))
+    };
+    let lines: Option<String> = text.lines().filter(|line| !line.trim().is_empty()).map(line).collect();
+    lines.filter(|_| text.lines().any(is_device)).map(|lines| format!("CPU0\n{lines}"))
+}
+
+/// Most characters of an interrupt's number or name: `IPI10`.
+const ID_MAX: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use crate::interrupts::Interrupts;
+
+    #[test]
+    fn every_form_is_the_same() {
+        let plain = "IRQ  TOTAL NAME\nLOC 123456 Local timer interrupts\n 35   9999 IR-PCI-MSIX-0000:01:00.0    1-edge      nvme0q1\n";
+        let expected = Interrupts::parse(plain.as_bytes());
+        assert_eq!(
+            (expected.lines.len(), expected.lines[1].total(), expected.lines[1].nvme_queue()),
+            (2, 9999, Some((0, 1)))
+        );
+        let json = r#"{"interrupts": [{"irq": "LOC", "total": 123456, "name": "Local timer interrupts"},
+            {"irq": "35", "total": 9999, "name": "IR-PCI-MSIX-0000:01:00.0    1-edge      nvme0q1"}]}"#;
+        let pairs = "IRQ=\"LOC\" TOTAL=\"123456\" NAME=\"Local timer interrupts\"\nIRQ=\"35\" TOTAL=\"9999\" \
+                     NAME=\"IR-PCI-MSIX-0000:01:00.0    1-edge      nvme0q1\"\n";
+        let headless = plain.split_once('\n').unwrap().1;
+        for text in [json, pairs, headless] {
+            let found = Interrupts::parse(text.as_bytes());
+            assert_eq!((&found.lines, found.has_header), (&expected.lines, false), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_texts_are_none_of_it() {
+        for text in [
+            "",
+            "a 1 b\n",
+            "35 9999 nvme0q1\n",
+            "35 9999 PCI-MSI 1-edge nvme0q1\nnot a line\n",
+            "TOTAL=\"x\" IRQ=\"1\"\n",
+        ] {
+            assert!(Interrupts::parse(text.as_bytes()).lines.is_empty(), "{text}");
+        }
+    }
+}
