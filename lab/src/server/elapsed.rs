@@ -27,6 +27,8 @@ pub(super) enum Elapsed {
 const RAMP_SLACK: f64 = 1.05;
 /// Readings may be further apart than a run by this share, for fio begins and ends outside of what it measures.
 const APART_SLACK: f64 = 1.05;
+/// Shares of the CPUs' time are the job's up to here: a run of ten seconds and fio's own start.
+const DILUTED: f64 = 1.25;
 
 impl Elapsed {
     /// The time between the readings of `parts`.
@@ -47,6 +49,9 @@ impl Elapsed {
     /// Why shares of the CPUs' time between the readings are not the job's. None if they are.
     pub(super) fn is_diluted(self) -> Option<String> {
         let Self::Run { seconds, apart_s: Some(apart_s), .. } = self else { return None };
+        if apart_s <= seconds * DILUTED {
+            return None;
+        }
         Some(format!(
             "its readings are {apart_s:.1} s apart, and the job ran for {seconds:.1} s of them: it is not used"
         ))
@@ -148,7 +153,10 @@ mod tests {
         let mut notes = Vec::new();
         assert_eq!(apart.per_second(8, &mut notes), Some(4.0));
         assert!(notes[0].contains("60.0 s apart") && notes[0].contains("its 2.0 s are used"), "{notes:?}");
-        assert!(apart.is_diluted().is_some() && of("12.0 1", true).is_diluted().is_none());
+        assert!(apart.is_diluted().is_some());
+        // Fio's start and end.
+        assert_eq!(of("12.4 1", true), Elapsed::Run { seconds: 2.0, iops: 5.0, apart_s: Some(12.4 - 10.0) });
+        assert!(of("12.4 1", true).is_diluted().is_none());
     }
 
     #[test]
