@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const CHECKER: &str = "commands";
-/// A command is tried again while another's is under way: so often, so far apart.
-const TRIES_MAX: u32 = 20_000;
+/// A command is tried again while another's is under way: so often, so far apart. A line that storms keeps the other's CPU for a
+/// whole burst, 75 ms.
+const TRIES_MAX: u32 = 400_000;
 const TRY_GAP_NS: u64 = 500;
 /// The longest time that the device takes, in microseconds.
 pub(super) const USECS_MAX: u32 = 50_000;
