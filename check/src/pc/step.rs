@@ -9,6 +9,9 @@ use std::fmt;
 
 /// The number of the level line among those that steps name.
 pub(super) const LEVEL_LINE: u32 = 1;
+/// A drive's number and more: its reset comes although another manager has it. Random histories do not do that: third managers would
+/// be told that it is busy.
+pub(super) const INTRUDES: u32 = 1 << 16;
 
 /// A step. Numbers of lines, queues, drives and CPUs count modulo their number, so a smaller machine has the same
 /// history.
