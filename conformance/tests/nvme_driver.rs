@@ -13,7 +13,7 @@ use machine::outage::Outage;
 use machine::time::Ps;
 use nvme_rig::{DmaBuffer, Host, config, host, memory, unreliable};
 use spec::nvme::Status;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Records completions.
 #[derive(Default)]
@@ -389,4 +389,41 @@ fn a_drive_that_fails_in_its_shutdown_is_not_waited_for() {
         assert_eq!(controller.shutdown(), Err(NvmeError::Fatal));
         assert!(SimHal.now_ns() < 12_000_000, "at {} ns", SimHal.now_ns());
     });
+}
+
+/// Asks for control operations as each command ends.
+#[derive(Default)]
+struct Intruder {
+    controller: OnceLock<Weak<Controller<SimHal>>>,
+    answers: Mutex<Vec<[Option<NvmeError>; 4]>>,
+}
+
+impl BatchDone for Intruder {
+    fn batch_done(&self, _: &[Completed]) {
+        let controller = self.controller.get().and_then(Weak::upgrade).expect("the test keeps it");
+        let config = QueueConfig { entries: 2, vector: None, transfer_bytes_max: 4096 };
+        let made = controller.create_queue_pair(config, Arc::new(Done::default())).err();
+        let others = [controller.delete_queue_pair(1).err(), controller.reset().err(), controller.shutdown().err()];
+        let [deleted, reset, shut_down] = others;
+        self.answers.lock().expect("one host thread").push([made, deleted, reset, shut_down]);
+    }
+}
+
+#[test]
+fn control_operations_are_one_at_a_time() {
+    let operations: [fn(&Controller<SimHal>) -> Result<(), NvmeError>; 3] =
+        [Controller::reset, |controller| controller.delete_queue_pair(1), Controller::shutdown];
+    for operation in operations {
+        host(config(), move |host| {
+            let (controller, intruder) = (Arc::new(controller(host)), Arc::new(Intruder::default()));
+            assert!(intruder.controller.set(Arc::downgrade(&controller)).is_ok());
+            let config = QueueConfig { entries: 16, vector: None, transfer_bytes_max: 4096 };
+            let pair = controller.create_queue_pair(config, intruder.clone()).expect("a queue pair");
+            assert_eq!(pair.submit(&flushes(0..3)).accepted, 3);
+            operation(&controller).expect("it works");
+            let answers = core::mem::take(&mut *intruder.answers.lock().expect("one host thread"));
+            assert!(!answers.is_empty(), "the commands ended within");
+            assert!(answers.iter().flatten().all(|answer| *answer == Some(NvmeError::Busy)), "{answers:?}");
+        });
+    }
 }

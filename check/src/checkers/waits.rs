@@ -31,17 +31,11 @@ struct Wait {
 
 impl Waits {
     /// None of `vectors` waits for longer than `bound`; each manager of a history can call for the CPU meanwhile, by a
-    /// vector of higher priority.
-    pub fn new(vectors: &[u8], bound: Ps) -> Self {
-        let vectors = vectors.to_vec();
-        Self { vectors, bound, passes_max: MANAGERS_MAX, waiting: BTreeMap::new(), longest: Ps(0) }
-    }
-
-    /// As [`Waits::new`], where `is_called` says that any completion may call the CPU: so fast that there is no most number of
-    /// vectors that go first. Each of them has its bound all the same.
-    pub fn called(vectors: &[u8], bound: Ps, is_called: bool) -> Self {
+    /// vector of higher priority. With `is_called` any completion can, so fast that there is no most number of vectors that go first; each
+    /// of them has its bound all the same.
+    pub fn new(vectors: &[u8], bound: Ps, is_called: bool) -> Self {
         let passes_max = if is_called { u32::MAX } else { MANAGERS_MAX };
-        Self { passes_max, ..Self::new(vectors, bound) }
+        Self { vectors: vectors.to_vec(), bound, passes_max, waiting: BTreeMap::new(), longest: Ps(0) }
     }
 
     /// The CPU takes `vector` before those that wait with lower priority.
@@ -113,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_wait_beyond_the_bound_is_found_when_it_ends_or_at_the_end() {
-        let checker = |ns| Waits { passes_max: 0, ..Waits::new(&[0xec], Ps::from_ns(ns)) };
+        let checker = |ns| Waits { passes_max: 0, ..Waits::new(&[0xec], Ps::from_ns(ns), false) };
         assert!(says(checker(1_000), &[RAISED, TAKEN]).is_empty());
         assert_eq!(says(checker(999), &[RAISED, TAKEN]).len(), 1);
         assert_eq!(says(checker(1_000), &[RAISED]).len(), 1, "it still waits");
@@ -126,16 +120,16 @@ mod tests {
     fn calls_of_completions_have_no_most_number() {
         let calls = [[RAISED].as_slice(), &[Fact::Accepted { cpu: 2, vector: 0xfb }; 20], &[TAKEN]].concat();
         let bound = Ps::from_ns(1_500);
-        assert!(says(Waits::called(&[0xec], bound, true), &calls).is_empty());
-        assert_eq!(says(Waits::called(&[0xec], bound, false), &calls).len(), 8, "as many findings as are kept");
-        assert!(!says(Waits::called(&[0xec], Ps::from_ns(900), true), &calls).is_empty(), "each has its bound");
+        assert!(says(Waits::new(&[0xec], bound, true), &calls).is_empty());
+        assert_eq!(says(Waits::new(&[0xec], bound, false), &calls).len(), 8, "as many findings as are kept");
+        assert!(!says(Waits::new(&[0xec], Ps::from_ns(900), true), &calls).is_empty(), "each has its bound");
     }
 
     #[test]
     fn what_has_priority_goes_first_so_often_and_within_the_bound() {
         let higher = Fact::Accepted { cpu: 2, vector: 0xfd };
         let lower = Fact::Accepted { cpu: 2, vector: 0x30 };
-        let checker = |ns, passes| Waits { passes_max: passes, ..Waits::new(&[0xec], Ps::from_ns(ns)) };
+        let checker = |ns, passes| Waits { passes_max: passes, ..Waits::new(&[0xec], Ps::from_ns(ns), false) };
         assert!(says(checker(1_000, 1), &[RAISED, higher, TAKEN]).is_empty());
         assert!(!says(checker(1_000, 0), &[RAISED, higher, TAKEN]).is_empty(), "no pass is allowed");
         assert!(!says(checker(1_000, 1), &[RAISED, lower, TAKEN]).is_empty(), "a lower vector has to wait itself");

@@ -1,11 +1,12 @@
 //! What polls tell a tuner: the first turn after an interrupt is that interrupt's, each other one is a poll; also when the
 //! interrupt comes while a poll runs, and while the poll before its last look does.
 
+use super::tuner::{Heard, Script, Scripted};
 use crate::draw::Draw;
 use crate::trials::same;
 use hal::CpuId;
 use hal::host::HostHal;
-use irq::moderation::{Controller, Counts, Found, Next, Outcome, Setting, Step, Tuner, TuningView};
+use irq::moderation::Tuner;
 use irq::poll::{PollConfig, Polled, SoftId, SoftPoll};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -19,46 +20,13 @@ thread_local! {
 /// What a turn told: of an interrupt or not, and how much it found.
 type Told = (bool, u32);
 
-/// Remembers what it hears.
-struct Listener(Arc<Mutex<Vec<Told>>>);
-
-impl Controller for Listener {
-    fn interrupt(&mut self, _: u64, found: Found) -> Next {
-        self.0.lock().expect("one thread").push((true, found.completions));
-        Next::Measure
-    }
-    fn polled(&mut self, _: u64, found: Found) -> Next {
-        self.0.lock().expect("one thread").push((false, found.completions));
-        Next::Measure
-    }
-    fn deadline_ns(&self) -> Option<u64> {
-        None
-    }
-    fn elapsed(&mut self, _: u64) -> Next {
-        Next::Measure
-    }
-    fn step(&self) -> Option<Step> {
-        None
-    }
-    fn programmed(&mut self, _: u64, _: u32, _: Outcome) -> Next {
-        Next::Measure
-    }
-    fn level(&self) -> usize {
-        0
-    }
-    fn view(&self) -> TuningView {
-        TuningView {
-            algorithm: "listener",
-            phase: "",
-            level: 0,
-            level_last: 0,
-            setting: Setting::OFF,
-            actual: None,
-            wanted: None,
-            sample: None,
-            counts: Counts::default(),
-        }
-    }
+fn told(script: &Mutex<Script>) -> Vec<Told> {
+    let told = |heard: &Heard| match heard {
+        Heard::Interrupt(_, found) => Some((true, found.completions)),
+        Heard::Polled(_, found) => Some((false, found.completions)),
+        _ => None,
+    };
+    script.lock().expect("one thread").heard.iter().filter_map(told).collect()
 }
 
 /// One turn: what it finds, and when an interrupt comes on top of it.
@@ -130,15 +98,15 @@ pub(super) fn soft(draw: &mut Draw) -> Result<(), String> {
         is_interrupted: Mutex::default(),
         expected: Mutex::default(),
     });
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tuner = Arc::new(Tuner::new(hal, Box::new(Listener(told.clone()))));
+    let script = Arc::new(Mutex::new(Script::default()));
+    let tuner = Arc::new(Tuner::new(hal, Box::new(Scripted(script.clone()))));
     let id = soft.add(CpuId(0), WEIGHT, device.clone(), Some(tuner)).map_err(|error| error.to_string())?;
     let soft = Arc::new(soft);
     _ = device.soft.set((Arc::downgrade(&soft), id));
     let mut before = 0;
     for _ in 0..draw.within(1..=4) {
         hal.interrupt(CpuId(0), || device.interrupt());
-        let turns = told.lock().expect("one thread").clone();
+        let turns = told(&script);
         same("what turns tell", &*device.expected.lock().expect("one thread"), &turns)?;
         same("an interrupt is followed by a turn", &true, &(turns.len() > before))?;
         before = turns.len();

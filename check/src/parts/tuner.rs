@@ -8,6 +8,7 @@ use irq::moderation::{
     Algorithm, Controller, Counts, Found, LevelTable, Moderated, Next, Outcome, Setting, Step, Tuner, Tuning,
     TuningView,
 };
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 thread_local! {
@@ -17,7 +18,7 @@ thread_local! {
 
 /// What a controller hears: an interrupt, a poll, the passing of time, an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Heard {
+pub(super) enum Heard {
     Interrupt(u64, Found),
     Polled(u64, Found),
     Elapsed(u64),
@@ -26,14 +27,16 @@ enum Heard {
 
 /// What it will answer: a step from the next call on, or none.
 #[derive(Default)]
-struct Script {
-    heard: Vec<Heard>,
+pub(super) struct Script {
+    pub(super) heard: Vec<Heard>,
     asks: bool,
     step: Option<Step>,
+    /// The setting of the last step that was programmed.
+    setting: Option<Setting>,
 }
 
 /// A controller that does as the script says.
-struct Scripted(Arc<Mutex<Script>>);
+pub(super) struct Scripted(pub(super) Arc<Mutex<Script>>);
 
 impl Scripted {
     fn hear(&self, heard: Heard) -> Next {
@@ -60,14 +63,18 @@ impl Controller for Scripted {
         self.0.lock().expect("one thread").step
     }
     fn programmed(&mut self, now_ns: u64, id: u32, outcome: Outcome) -> Next {
-        self.hear(Heard::Programmed(now_ns, id, outcome))
+        let next = self.hear(Heard::Programmed(now_ns, id, outcome));
+        let mut script = self.0.lock().expect("one thread");
+        script.setting = script.step.map(|step| step.setting);
+        next
     }
     fn level(&self) -> usize {
         0
     }
     fn view(&self) -> TuningView {
-        let level_last = self.0.lock().expect("one thread").heard.len();
-        let (setting, counts) = (Setting::OFF, Counts::default());
+        let script = self.0.lock().expect("one thread");
+        let (level_last, setting, counts) =
+            (script.heard.len(), script.setting.unwrap_or(Setting::OFF), Counts::default());
         TuningView {
             algorithm: "scripted",
             phase: "heard",
@@ -157,61 +164,38 @@ pub(super) fn tuner(draw: &mut Draw) -> Result<(), String> {
     tuning(draw, hal)
 }
 
-/// Wants one level more at each interrupt.
-struct Climbing(u32);
-
-impl Controller for Climbing {
-    fn interrupt(&mut self, _: u64, _: Found) -> Next {
-        Next::Program
-    }
-    fn polled(&mut self, _: u64, _: Found) -> Next {
-        Next::Measure
-    }
-    fn deadline_ns(&self) -> Option<u64> {
-        None
-    }
-    fn elapsed(&mut self, _: u64) -> Next {
-        Next::Measure
-    }
-    fn step(&self) -> Option<Step> {
-        Some(Step { id: self.0, level: 0, setting: Setting::new(self.0 + 1, 1) })
-    }
-    fn programmed(&mut self, _: u64, _: u32, _: Outcome) -> Next {
-        self.0 += 1;
-        Next::Measure
-    }
-    fn level(&self) -> usize {
-        0
-    }
-    fn view(&self) -> TuningView {
-        let scripted = Scripted(Arc::default());
-        TuningView { setting: Setting::new(self.0, 1), ..scripted.view() }
-    }
-}
-
-/// Whose device is reset before it answers, or gets its thread's next step, so often.
+/// A device that others come to before it answers, so often.
 struct Crossed<'a> {
     tuner: &'a Tuner<HostHal>,
+    script: &'a Mutex<Script>,
     device: &'a Device,
-    resets: Mutex<u32>,
-    steps: Mutex<u32>,
+    /// A step comes to a reset; else a reset comes to a step.
+    is_reset: bool,
+    times: AtomicU32,
+}
+
+impl Crossed<'_> {
+    /// The controller wants one level more.
+    fn want(&self) {
+        {
+            let mut script = self.script.lock().expect("one thread");
+            let id = script.heard.len() as u32 + 1;
+            script.asks = true;
+            script.step = Some(Step { id, level: 0, setting: Setting::new(id, 1) });
+        }
+        self.tuner.interrupt(Found::completions(1));
+    }
 }
 
 impl Moderated for Crossed<'_> {
     fn program(&self, setting: Setting) -> Outcome {
         let outcome = self.device.program(setting);
-        let one_of = |left: &Mutex<u32>| {
-            let mut left = left.lock().expect("one thread");
-            let is_left = *left > 0;
-            *left = left.saturating_sub(1);
-            is_left
-        };
-        if one_of(&self.resets) {
-            self.tuner.restore(self.device);
-        }
-        if one_of(&self.steps) {
-            self.tuner.interrupt(Found::completions(1));
+        let comes = self.times.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+        if comes && self.is_reset {
+            self.want();
             self.tuner.work(self.device);
+        } else if comes {
+            self.tuner.restore(self.device);
         }
         outcome
     }
@@ -219,16 +203,16 @@ impl Moderated for Crossed<'_> {
 
 /// Resets come while the thread programs, and steps while a reset restores: in the end the device has what is believed.
 fn restored(draw: &mut Draw, hal: HostHal) -> Result<(), String> {
-    let tuner = Tuner::new(hal, Box::new(Climbing(0)));
+    let script = Arc::new(Mutex::new(Script::default()));
+    let tuner = Tuner::new(hal, Box::new(Scripted(script.clone())));
     let device = Device(Mutex::default(), Outcome::Done(Setting::OFF));
     for _ in 0..draw.within(1..=4) {
-        let is_reset = draw.percent(50);
-        let (resets, steps) = (draw.below(3) as u32 * u32::from(!is_reset), draw.below(3) as u32 * u32::from(is_reset));
-        let crossed = Crossed { tuner: &tuner, device: &device, resets: Mutex::new(resets), steps: Mutex::new(steps) };
+        let (is_reset, times) = (draw.percent(50), AtomicU32::new(draw.below(3) as u32));
+        let crossed = Crossed { tuner: &tuner, script: &script, device: &device, is_reset, times };
         if is_reset {
             tuner.restore(&crossed);
         } else {
-            tuner.interrupt(Found::completions(1));
+            crossed.want();
             tuner.work(&crossed);
         }
         let has = device.0.lock().expect("one thread").last().copied();

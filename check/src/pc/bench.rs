@@ -3,7 +3,7 @@
 use super::accelerator::AcceleratorStep;
 use super::poster::PosterStep;
 use super::removal::Removal;
-use super::step::{INTRUDES, PcStep};
+use super::step::PcStep;
 use super::timers::TimerStep;
 use crate::server::Path;
 use crate::subject::Bench;
@@ -251,7 +251,7 @@ fn narrow(machine: &[&'static str]) -> Bench<PcStep> {
         ("abort-beside", abort(500)),
         ("burst", PcStep::Burst { queue: 0, count: 6, depth: 1 }),
         ("reset", PcStep::Reset { drive: 0 }),
-        ("reset-beside", PcStep::Reset { drive: INTRUDES }),
+        ("intrude", PcStep::Intrude { drive: 0 }),
         ("recreate", PcStep::Recreate { queue: 0, ns: 100 }),
         ("exclude", PcStep::Coalesce { drive: 0, entries: 5, us: 100, excludes: true }),
         // One entry is no coalescing, and a reset restores the level of the drive's tuning.

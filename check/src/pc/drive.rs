@@ -195,14 +195,6 @@ pub(super) struct Drive {
     setting: AtomicBool,
     /// How often one did.
     settings: AtomicU64,
-    /// Control operations that managers began beside others, and those that are over.
-    controls: [AtomicU64; 2],
-}
-
-/// One manager's control operation among others'.
-pub(super) struct Turn {
-    number: u64,
-    was_alone: bool,
 }
 
 impl Drive {
@@ -211,28 +203,9 @@ impl Drive {
         claim(&self.setting).inspect(|_| _ = self.settings.fetch_add(1, Relaxed))
     }
 
-    /// A manager begins a control operation.
-    pub(super) fn begin_control(&self) -> Turn {
-        let [begun, over] = &self.controls;
-        let number = begun.fetch_add(1, Relaxed) + 1;
-        Turn { number, was_alone: over.load(Relaxed) + 1 == number }
-    }
-
-    /// It is over. True if it was the only one all the time.
-    pub(super) fn end_control(&self, turn: &Turn) -> bool {
-        let [begun, over] = &self.controls;
-        over.fetch_add(1, Relaxed);
-        turn.was_alone && begun.load(Relaxed) == turn.number
-    }
-
-    /// How many were begun, and are over.
-    pub(super) fn controls(&self) -> [u64; 2] {
-        self.controls.each_ref().map(|count| count.load(Relaxed))
-    }
-
     /// No manager changes what its controller is set to.
     pub(super) fn is_settled(&self) -> bool {
-        !self.busy.load(Relaxed) && self.settings().is_some() && self.controls()[0] == self.controls()[1]
+        !self.busy.load(Relaxed) && self.settings().is_some()
     }
 
     /// How often a manager has set its coalescing; none while one does.
@@ -263,7 +236,6 @@ impl Drive {
             busy: AtomicBool::new(false),
             setting: AtomicBool::new(false),
             settings: AtomicU64::new(0),
-            controls: Default::default(),
         };
         drive.start().expect("the drive comes up");
         drive

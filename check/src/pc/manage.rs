@@ -8,7 +8,7 @@ use super::load::disrupt;
 use super::poster;
 use super::removal;
 use super::stack::PcStack;
-use super::step::{INTRUDES, LEVEL_LINE, PcStep};
+use super::step::{LEVEL_LINE, PcStep};
 use super::timers;
 use crate::checkers::queues;
 use crate::checkers::truth::marks;
@@ -63,7 +63,8 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Synchronize { line } => with_line(stack, line, |line| stack.host.core().synchronize(line)),
         PcStep::Recreate { queue, ns } => recreate(stack, slot(queue), ns),
         PcStep::Redeliver { queue } => redeliver(stack, slot(queue)),
-        PcStep::Reset { drive: index } => reset(stack, drive(index), index >= INTRUDES),
+        PcStep::Reset { drive: index } => reset(stack, drive(index)),
+        PcStep::Intrude { drive: index } => intruder::intrude(drive(index)),
         PcStep::Rebind { drive: index, lines_first, ns } => rebind(stack, drive(index), lines_first, ns),
         PcStep::Remove { drive: index, removal } => removal::remove(stack, drive(index), removal),
         PcStep::Coalesce { drive: index, entries, us, excludes } => {
@@ -287,11 +288,9 @@ fn redeliver(stack: &PcStack, slot: &Slot) {
     }
 }
 
-fn reset(stack: &PcStack, drive: &Drive, is_beside: bool) {
-    match claim(&drive.busy) {
-        Some(_claim) => stack.reset(drive),
-        None if is_beside => intruder::intrude(stack, drive),
-        None => {}
+fn reset(stack: &PcStack, drive: &Drive) {
+    if let Some(_claim) = claim(&drive.busy) {
+        stack.reset(drive);
     }
 }
 

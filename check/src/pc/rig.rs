@@ -220,7 +220,7 @@ impl Rig for PcRig {
             ),
             Box::new(Offline::new(DEVICE_LAST, &addresses)),
             Box::new(Redirections),
-            Box::new(Waits::called(
+            Box::new(Waits::new(
                 &[LOCAL_TIMER],
                 self.unless_invalidation_fails(self.tick_wait_max()),
                 self.shape.calls,

@@ -13,7 +13,7 @@ use crate::coverage::Coverage;
 use crate::mark::Mark;
 use crate::server::{Host, Path};
 use crate::verdict::violate;
-use drivers::nvme::{NvmeError, QueueState};
+use drivers::nvme::QueueState;
 use hal::{Affinity, CpuId, ThreadSpec, Threads};
 use irq::{Irq, IrqError};
 use machine::SimHal;
@@ -53,7 +53,6 @@ pub(super) const COMMON: &[&str] = &[
     "tick: none for a while",
     "drive: gone through the last load",
     "drive: pulled out and put in",
-    "drive: a reset met another",
     "drive: reset",
     "drive: unbound and bound",
     "poster: line freed and given",
@@ -311,15 +310,12 @@ impl PcStack {
     /// Resets a drive. Commands in flight may fail.
     pub(super) fn reset(&self, drive: &Drive) {
         let Some(controller) = drive.controller() else { return };
-        let (before, turn) = (drive.settings(), drive.begin_control());
-        let reset = disrupt(&self.loads_of(drive), || controller.reset());
-        let is_alone = drive.end_control(&turn);
-        match reset {
+        let before = drive.settings();
+        match disrupt(&self.loads_of(drive), || controller.reset()) {
             Ok(()) => {
                 drive.broken.store(false, Relaxed);
                 self.saw("drive: reset");
                 if !self.promises.faulty
-                    && is_alone
                     && before.is_some()
                     && drive.settings() == before
                     && let Some(tunings) = &*self.tunings.lock().expect("one host thread")
@@ -327,11 +323,8 @@ impl PcStack {
                     tunings.check_level(&controller, drive.model);
                 }
             }
-            Err(NvmeError::Busy) if !is_alone => self.saw("drive: a reset met another"),
             Err(error) => {
-                if is_alone {
-                    self.check_stopped(drive);
-                }
+                self.check_stopped(drive);
                 self.fails("reset", drive, &error);
             }
         }

@@ -9,10 +9,6 @@ use std::fmt;
 
 /// The number of the level line among those that steps name.
 pub(super) const LEVEL_LINE: u32 = 1;
-/// A drive's number and more: its reset comes although another manager has it. Random histories do not do that: third managers would
-/// be told that it is busy.
-pub(super) const INTRUDES: u32 = 1 << 16;
-
 /// A step. Numbers of lines, queues, drives and CPUs count modulo their number, so a smaller machine has the same
 /// history.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +31,8 @@ pub enum PcStep {
     Redeliver { queue: u32 },
     /// Resets a controller.
     Reset { drive: u32 },
+    /// Asks a controller for queues while another manager resets it. Not drawn.
+    Intrude { drive: u32 },
     /// Unbinds the driver, lines first or controller first, and binds it again.
     Rebind { drive: u32, lines_first: bool, ns: u64 },
     /// Pulls a drive out, and puts it in again.
@@ -146,6 +144,7 @@ impl fmt::Display for PcStep {
             Self::Recreate { queue, ns } => write!(f, "delete queue {queue}, make it again after {ns} ns"),
             Self::Redeliver { queue } => write!(f, "give queue {queue} a line of the other mode"),
             Self::Reset { drive } => write!(f, "reset drive {drive}"),
+            Self::Intrude { drive } => write!(f, "ask for queues of drive {drive} while it is reset"),
             Self::Rebind { drive, lines_first: true, ns } => {
                 write!(f, "unbind drive {drive}, its lines first, and bind it after {ns} ns")
             }

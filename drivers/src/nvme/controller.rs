@@ -39,16 +39,21 @@ pub struct Controller<H: Hal> {
     queues: Lock<H, Vec<Option<Arc<QueuePair<H>>>>>,
     /// 1 while a control operation runs.
     busy: H::Word,
-    /// 1 while feature 08h is on.
-    coalescing: H::Word,
     /// Fed by all I/O queues, except those whose vector feature 09h excludes.
     tuner: Lock<H, Option<Arc<Tuner<H>>>>,
-    /// Those vectors. What is believed of features changes under this lock.
-    excluded: Lock<H, Vec<u16>>,
-    /// Starts after the first; each sets the features back.
-    starts: H::Word,
-    /// Commands that set a feature: given, and over.
-    settings: [H::Word; 2],
+    features: Lock<H, Features>,
+}
+
+/// What is believed of features that can be set.
+#[derive(Default)]
+struct Features {
+    /// 08h is on.
+    coalescing: bool,
+    /// Vectors that 09h excludes.
+    excluded: Vec<u16>,
+    /// How often one was set, or all were set back by a start: begun, and over.
+    given: u64,
+    over: u64,
 }
 
 /// A guard: its holder alone may run a control operation.
@@ -77,11 +82,8 @@ impl<H: Hal> Controller<H> {
             Ok((info, namespace, granted)) => Ok(Self {
                 queues: Lock::new(hal, alloc::vec![None; granted.into()]),
                 busy: H::Word::new(0),
-                coalescing: H::Word::new(0),
                 tuner: Lock::new(hal, None),
-                excluded: Lock::new(hal, Vec::new()),
-                starts: H::Word::new(0),
-                settings: [H::Word::new(0), H::Word::new(0)],
+                features: Lock::new(hal, Features::default()),
                 wanted: config.queue_pairs,
                 port,
                 admin,
@@ -141,7 +143,7 @@ impl<H: Hal> Controller<H> {
         // It is entered first: when the device does not answer, the pair's memory must outlive a reset.
         self.queues.lock()[index] = Some(pair.clone());
         pair.restart();
-        pair.declare_coalescing(self.coalescing.get() != 0);
+        pair.declare_coalescing(self.believes_coalescing());
         self.attach_tuner(&pair);
         match self.admin.create_pair(&self.port, &pair) {
             Ok(()) => {
@@ -225,8 +227,8 @@ impl<H: Hal> Controller<H> {
 
     /// Lets `pair` feed the tuner, unless its vector is excluded.
     pub(super) fn attach_tuner(&self, pair: &QueuePair<H>) {
-        let excluded = pair.vector().map(|vector| (vector, self.excluded.lock()));
-        let is_excluded = excluded.as_ref().is_some_and(|(vector, excluded)| excluded.contains(vector));
+        let features = self.features.lock();
+        let is_excluded = pair.vector().is_some_and(|vector| features.excluded.contains(&vector));
         pair.tuning.attach(if is_excluded { None } else { self.tuner() });
     }
 
@@ -275,7 +277,7 @@ impl<H: Hal> Controller<H> {
                 return Err(NvmeError::NoQueueLeft(granted));
             }
             pair.restart();
-            pair.declare_coalescing(self.coalescing.get() != 0);
+            pair.declare_coalescing(self.believes_coalescing());
             self.admin.create_pair(&self.port, &pair)?;
             self.attach_tuner(&pair);
             pair.open();
@@ -291,10 +293,9 @@ impl<H: Hal> Controller<H> {
 
     /// A start sets features back to their defaults. Before the admin queue opens: what is set from then on counts.
     fn forget_features(&self) {
-        let mut excluded = self.excluded.lock();
-        self.starts.fetch_add(1);
-        self.coalescing.set(0);
-        excluded.clear();
+        let mut features = self.features.lock();
+        let (given, over) = (features.given + 1, features.over + 1);
+        *features = Features { given, over, ..Features::default() };
     }
 
     /// Disables the device, then ends every command in flight with `why`.

@@ -13,11 +13,6 @@ pub(super) struct Early {
     after: AtomicU64,
 }
 
-/// A run of the handler has begun.
-pub(super) struct Run {
-    before: u64,
-}
-
 impl Early {
     /// These are taken outside of the handler. What the driver ends by itself never interrupts.
     pub(super) fn taken(&self, done: &[Completed]) {
@@ -26,15 +21,16 @@ impl Early {
         }
     }
 
-    pub(super) fn begin(&self) -> Run {
-        Run { before: self.times.load(Relaxed) }
+    pub(super) fn times(&self) -> u64 {
+        self.times.load(Relaxed)
     }
 
-    /// The run has found so many completions. A poll beside a run may have come before it or behind it.
-    pub(super) fn judge(&self, run: &Run, found: u32, answer: IrqReturn) {
-        let after = self.times.load(Relaxed);
-        let (last_before, last_after) = (self.before.swap(run.before, Relaxed), self.after.swap(after, Relaxed));
-        let (must, may) = (found > 0 || run.before > last_after, found > 0 || after > last_before);
+    /// A run of the handler, which began when there had been so many `times`, has found so many completions. A poll beside a run may
+    /// have come before it or behind it.
+    pub(super) fn judge(&self, before: u64, found: u32, answer: IrqReturn) {
+        let after = self.times();
+        let (last_before, last_after) = (self.before.swap(before, Relaxed), self.after.swap(after, Relaxed));
+        let (must, may) = (found > 0 || before > last_after, found > 0 || after > last_before);
         let is_handled = answer == IrqReturn::Handled;
         if must && !is_handled || is_handled && !may {
             let polls = if may { "may have taken some" } else { "took none" };

@@ -128,7 +128,7 @@ impl Stream {
         with(&mut self.state.lock().expect("one host thread"))
     }
 
-    /// The opening that takes the fills.
+    /// The opening that takes the fills; none: they go nowhere.
     pub(super) fn attach(&self, opening: Option<Arc<Opening>>) {
         *self.current.lock().expect("one host thread") = opening;
     }
@@ -376,7 +376,7 @@ impl Stream {
     }
 }
 
-/// A destination outside memory, and where the fill stops.
+/// A destination outside memory, in one of four ways, and where the fill stops.
 fn outside(draw: &mut Draw, bytes: u32) -> (u64, Fault) {
     let end = memory_end();
     let at = |address| (address, Fault { address, bytes_done: 0 });
@@ -480,7 +480,7 @@ impl Action for Opening {
     fn handle(&self, irq: Irq) -> IrqReturn {
         let Some(queue) = self.queue() else { return IrqReturn::None };
         let found = &self.stream.found[SimHal.cpu().index()];
-        let run = self.early.begin();
+        let before = self.early.times();
         found.store(0, Relaxed);
         let answer = queue.handle(irq);
         let found = found.swap(NO_HANDLER, Relaxed);
@@ -491,7 +491,7 @@ impl Action for Opening {
             tally.interrupt_completions += u64::from(found);
         });
         if !self.stream.threaded {
-            self.early.judge(&run, found, answer);
+            self.early.judge(before, found, answer);
         }
         answer
     }

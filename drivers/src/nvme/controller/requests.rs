@@ -1,11 +1,9 @@
 //! Requests to a running controller: features and aborts.
 
-use super::Controller;
+use super::{Controller, Features};
 use crate::nvme::reap::AbortEnd;
 use crate::nvme::{Coalescing, NvmeError, QueuePair, VectorCoalescing};
-use alloc::vec::Vec;
-
-use hal::{Hal, Word};
+use hal::Hal;
 use spec::nvme::{FeatureId, InterruptVector};
 
 /// The result of [`Controller::abort_expired`].
@@ -33,16 +31,16 @@ impl<H: Hal> Controller<H> {
     /// # Errors
     /// As [`Controller::coalescing`].
     pub fn set_coalescing(&self, coalescing: Coalescing) -> Result<(), NvmeError> {
-        self.set_and_note(FeatureId::INTERRUPT_COALESCING, coalescing.to_dw11(), 0, |_, value| {
+        self.set_and_note(FeatureId::INTERRUPT_COALESCING, coalescing.to_dw11(), 0, |features, value| {
             let is_on = Coalescing::from_dw0(value).is_on();
-            self.coalescing.set(is_on.into());
+            features.coalescing = is_on;
             self.all_pairs().iter().for_each(|pair| pair.declare_coalescing(is_on));
         })
     }
 
     /// What the driver believes of feature 08h: whether the controller may hold interrupts back.
     pub fn believes_coalescing(&self) -> bool {
-        self.coalescing.get() != 0
+        self.features.lock().coalescing
     }
 
     /// Feature 09h of `vector` in force.
@@ -64,9 +62,9 @@ impl<H: Hal> Controller<H> {
         let part = InterruptVector::new().with_iv(vector);
         let wanted = part.with_cd(coalescing == VectorCoalescing::Immediate).into_bits();
         let feature = FeatureId::INTERRUPT_VECTOR_CONFIGURATION;
-        self.set_and_note(feature, wanted, part.into_bits(), |excluded, value| {
-            excluded.retain(|other| *other != vector);
-            excluded.extend(InterruptVector::from_bits(value).cd().then_some(vector));
+        self.set_and_note(feature, wanted, part.into_bits(), |features, value| {
+            features.excluded.retain(|other| *other != vector);
+            features.excluded.extend(InterruptVector::from_bits(value).cd().then_some(vector));
         })?;
         let pairs = self.all_pairs();
         pairs.iter().filter(|pair| pair.vector() == Some(vector)).for_each(|pair| self.attach_tuner(pair));
@@ -74,35 +72,34 @@ impl<H: Hal> Controller<H> {
     }
 
     /// Sets a feature to `wanted`, and calls `note` with the value in force, under the lock of what is believed. `part` is dword
-    /// 11 of the command that reads it. The device may take commands in any order (Base 3.4.1), so what others set meanwhile leaves the
-    /// value open, and it is read; and a start meanwhile has set the default, so it is set again.
+    /// 11 of the command that reads it. The device may take commands in any order (Base 3.4.1), and a start sets the default: so
+    /// what comes meanwhile leaves the value open, and it is read.
     fn set_and_note(
         &self,
         feature: FeatureId,
         wanted: u32,
         part: u32,
-        note: impl Fn(&mut Vec<u16>, u32),
+        note: impl Fn(&mut Features, u32),
     ) -> Result<(), NvmeError> {
-        let [given, over] = &self.settings;
+        let (mut seen, mut is_alone) = {
+            let mut features = self.features.lock();
+            features.given += 1;
+            (features.given, features.over + 1 == features.given)
+        };
+        let set = self.admin.set_feature(&self.port, feature, wanted);
+        self.features.lock().over += 1;
+        set?;
+        let mut value = wanted;
         loop {
-            let start = self.starts.get();
-            let mut seen = given.fetch_add(1) + 1;
-            let mut is_alone = over.load() + 1 == seen;
-            let set = self.admin.set_feature(&self.port, feature, wanted);
-            over.fetch_add(1);
-            set?;
-            let mut value = wanted;
-            while self.starts.get() == start {
-                let mut excluded = self.excluded.lock();
-                if is_alone && self.starts.get() == start && given.load() == seen && over.load() == seen {
-                    note(&mut excluded, value);
+            {
+                let mut features = self.features.lock();
+                if is_alone && features.given == seen && features.over == seen {
+                    note(&mut features, value);
                     return Ok(());
                 }
-                drop(excluded);
-                seen = given.load();
-                is_alone = over.load() == seen;
-                value = self.admin.get_feature(&self.port, feature, part)?;
+                (seen, is_alone) = (features.given, features.over == features.given);
             }
+            value = self.admin.get_feature(&self.port, feature, part)?;
         }
     }
 

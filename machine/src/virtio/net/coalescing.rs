@@ -147,6 +147,8 @@ mod tests {
     fn devices_take_what_they_are_told_in_their_own_way() {
         let wanted = Coalescing { max_packets: 32, max_usecs: 64 };
         assert_eq!(CoalescingSupport::Exact.apply(wanted), Some(wanted));
+        let up_to = |usecs| CoalescingSupport::UpTo { usecs }.apply(wanted);
+        assert_eq!([up_to(64), up_to(63)], [Some(wanted), None]);
         let quantised = CoalescingSupport::Quantised { unit_usecs: 50 }.apply(wanted);
         assert_eq!(quantised, Some(Coalescing { max_usecs: 50, ..wanted }));
         assert_eq!(CoalescingSupport::Refused.apply(wanted), None);
