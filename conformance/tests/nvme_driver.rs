@@ -411,9 +411,9 @@ impl BatchDone for Intruder {
 
 #[test]
 fn control_operations_are_one_at_a_time() {
-    let operations: [fn(&Controller<SimHal>) -> Result<(), NvmeError>; 3] =
-        [Controller::reset, |controller| controller.delete_queue_pair(1), Controller::shutdown];
-    for operation in operations {
+    type Operation = fn(&Controller<SimHal>) -> Result<(), NvmeError>;
+    let delete: Operation = |controller| controller.delete_queue_pair(1);
+    for operation in [Controller::reset, delete, Controller::shutdown] {
         host(config(), move |host| {
             let (controller, intruder) = (Arc::new(controller(host)), Arc::new(Intruder::default()));
             assert!(intruder.controller.set(Arc::downgrade(&controller)).is_ok());

@@ -7,6 +7,7 @@ use drivers::nvme::{BatchDone, Completed, NvmeError, QueueConfig};
 use machine::inspect;
 use machine::nvme::Nvme;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// NVMe Base, "Offset 14h: CC": bit 0 is EN.
 const CC: u32 = 0x14;
@@ -26,7 +27,7 @@ pub(super) fn intrude(drive: &Drive) {
     let Some(controller) = drive.controller() else { return };
     let nothing = QueueConfig { entries: 1, vector: None, transfer_bytes_max: 512 };
     for what in ["made", "deleted"] {
-        if !is_down(drive) {
+        if !is_under_reset(drive) {
             return;
         }
         let answer = match what {
@@ -34,13 +35,13 @@ pub(super) fn intrude(drive: &Drive) {
             _ => controller.delete_queue_pair(u16::MAX),
         };
         // The reset that had disabled the drive has not enabled it yet.
-        if is_down(drive) && !matches!(answer, Err(NvmeError::Busy)) {
+        if is_under_reset(drive) && !matches!(answer, Err(NvmeError::Busy)) {
             let text = format!("a queue of drive {} was to be {what} during a reset: {answer:?}", drive.index);
             violate("operations", text);
         }
     }
 }
 
-fn is_down(drive: &Drive) -> bool {
-    inspect(drive.model, |drive: &Nvme, _| drive.held(CC) & 1 == 0) == Some(true)
+fn is_under_reset(drive: &Drive) -> bool {
+    drive.busy.load(Relaxed) && inspect(drive.model, |drive: &Nvme, _| drive.held(CC) & 1 == 0) == Some(true)
 }
