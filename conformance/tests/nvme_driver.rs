@@ -427,3 +427,54 @@ fn control_operations_are_one_at_a_time() {
         });
     }
 }
+
+/// A drive that is shut down refuses what was never sent to it. The queue is not made by the next reset either.
+#[test]
+fn a_queue_pair_that_was_never_asked_for_is_not_there_behind_a_reset() {
+    host(config(), |host| {
+        let controller = controller(host);
+        controller.shutdown().expect("it works");
+        let config = QueueConfig { entries: 16, vector: Some(999), transfer_bytes_max: 4096 };
+        for _ in 0..8 {
+            let made = controller.create_queue_pair(config, Arc::new(Done::default()));
+            assert_eq!(made.err(), Some(NvmeError::Stopped));
+        }
+        controller.reset().expect("it comes back, without queues");
+        assert!(controller.queue_pair(1).is_none());
+        let queue = queue(host, &controller, Some(1));
+        assert_eq!(queue.pair.submit(&flushes(0..5)).accepted, 5);
+        host.wait_ns(100_000);
+        assert_eq!(queue.done.results(), (0..5).map(|tag| (tag, None)).collect::<Vec<_>>());
+    });
+}
+
+/// Its buffers are not safe, whatever went wrong first.
+#[test]
+fn the_error_of_a_drive_that_does_not_stop_outweighs_what_went_wrong_before() {
+    let prepared = |host: &Host| {
+        host.msix_on(5);
+        let config = drivers::nvme::Config { queue_pairs: 4, admin_timeout_ns: 1_000_000, ..Default::default() };
+        let controller = Controller::new(SimHal, host.bar0, config).expect("the controller starts");
+        let queue = queue(host, &controller, None);
+        (controller, queue)
+    };
+    for operation in [Controller::reset, Controller::shutdown] {
+        let times = host(config(), move |host| {
+            let (controller, _queue) = prepared(host);
+            let begins = SimHal.now_ns();
+            operation(&controller).expect("it works");
+            (begins, SimHal.now_ns())
+        });
+        let (begins, ends) = times.result;
+        for part in [1, 4, 8, 12, 15] {
+            // It hears nothing any more, and its registers read as before.
+            let silent_at = Some(Ps::from_ns(begins + (ends - begins) * part / 16));
+            let error = unreliable(config(), Outage { silent_at, ..Outage::default() }, move |host| {
+                let (controller, _queue) = prepared(host);
+                operation(&controller).expect_err("it is silent")
+            });
+            let NvmeError::Timeout(what, _) = error.result else { panic!("{:?}", error.result) };
+            assert!(["CSTS.RDY = 0", "CSTS.RDY = 1"].contains(&what), "silent in part {part}: {what}");
+        }
+    }
+}

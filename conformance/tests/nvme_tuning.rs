@@ -4,7 +4,8 @@
 mod nvme_rig;
 
 use drivers::nvme::{
-    BatchDone, COALESCING_LEVELS, Completed, Controller, IoOp, IoRequest, QueueConfig, QueuePair, VectorCoalescing,
+    BatchDone, COALESCING_LEVELS, Coalescing, Completed, Controller, IoOp, IoRequest, QueueConfig, QueuePair,
+    VectorCoalescing,
 };
 use hal::{Affinity, CpuId, DeviceAddress, Hal as _, ThreadSpec};
 use irq::moderation::{
@@ -171,6 +172,25 @@ fn a_vector_without_coalescing_feeds_nothing() {
         assert_eq!(rig.log.of("interrupt").iter().map(|found| found.completions).sum::<u32>(), 4);
         rig.controller.set_vector_coalescing(2, VectorCoalescing::Coalesced).expect("feature 09h");
         assert!(rig.pairs[1].is_tuned());
+    });
+}
+
+/// The drive took the level, and then did not say which.
+#[test]
+fn a_level_that_was_taken_counts_although_it_is_not_read() {
+    let wanted = Setting::new(150, 4);
+    let controller = |host: &Host| {
+        host.msix_on(5);
+        let config = drivers::nvme::Config { queue_pairs: 4, admin_timeout_ns: 1_000_000, ..Default::default() };
+        Controller::new(SimHal, host.bar0, config).expect("the controller starts")
+    };
+    let taken_ns = host(config(), move |host| {
+        controller(host).set_coalescing(Coalescing::nearest(wanted).expect("a level")).expect("feature 08h");
+        SimHal.now_ns()
+    });
+    let silent_at = Some(Ps::from_ns(taken_ns.result + 1));
+    unreliable(config(), Outage { silent_at, ..Outage::default() }, move |host| {
+        assert_eq!(controller(host).program(wanted), Outcome::Done(Setting::new(200, 4)));
     });
 }
 

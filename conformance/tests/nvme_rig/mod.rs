@@ -119,7 +119,7 @@ pub fn unreliable<R: Send + 'static>(
     let given_back = GivenBack::of(&mut machine);
     let seen = messages.clone();
     let boot = move || body(&mut Host::new(regs, seen, handlers));
-    let result = machine.run_boot(Ps::from_ns(1_000_000_000), boot).expect("the host ends");
+    let result = machine.run_boot(Ps::from_ns(20_000_000_000), boot).expect("the host ends");
     let (by_vector, slots_in_use, counters) = machine
         .with_model(drive, |drive: &mut Nvme| {
             (drive.msis_by_vector().collect(), drive.slots_in_use(), drive.counters())

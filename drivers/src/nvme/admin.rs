@@ -161,7 +161,9 @@ impl<H: Hal> Admin<H> {
 
     /// Creates both queues of `pair` in the device, the completion queue first (Base 5.4, 5.5).
     pub(super) fn create_pair(&self, port: &Port<H>, pair: &QueuePair<H>) -> Result<(), Unmade> {
-        let refused = |error| Unmade { is_undone: matches!(error, NvmeError::Command(..)), error };
+        // Refused by the device, or never sent to it.
+        let is_undone = |error| matches!(error, NvmeError::Command(..) | NvmeError::AdminFull(_) | NvmeError::Stopped);
+        let refused = |error| Unmade { is_undone: is_undone(error), error };
         let dw10 = QueueDw10::new().with_qid(pair.qid()).with_qsize(pair.entries - 1).into_bits();
         let interrupts = CreateCqDw11::new().with_pc(true).with_ien(pair.vector().is_some());
         let dw11 = interrupts.with_iv(pair.vector().unwrap_or(0)).into_bits();

@@ -42,13 +42,13 @@ pub struct Controller<H: Hal> {
     /// Fed by all I/O queues, except those whose vector feature 09h excludes.
     tuner: Lock<H, Option<Arc<Tuner<H>>>>,
     features: Lock<H, Features>,
+    /// What is believed of feature 08h: 1 while it is on. Written under the lock of `features`.
+    coalescing: H::Word,
 }
 
 /// What is believed of features that can be set.
 #[derive(Default)]
 struct Features {
-    /// 08h is on.
-    coalescing: bool,
     /// Vectors that 09h excludes.
     excluded: Vec<u16>,
     /// How often one was set, or all were set back by a start: begun, and over.
@@ -84,6 +84,7 @@ impl<H: Hal> Controller<H> {
                 busy: H::Word::new(0),
                 tuner: Lock::new(hal, None),
                 features: Lock::new(hal, Features::default()),
+                coalescing: H::Word::new(0),
                 wanted: config.queue_pairs,
                 port,
                 admin,
@@ -143,7 +144,7 @@ impl<H: Hal> Controller<H> {
         // It is entered first: when the device does not answer, the pair's memory must outlive a reset.
         self.queues.lock()[index] = Some(pair.clone());
         pair.restart();
-        pair.declare_coalescing(self.believes_coalescing());
+        self.declare_coalescing(&pair);
         self.attach_tuner(&pair);
         match self.admin.create_pair(&self.port, &pair) {
             Ok(()) => {
@@ -225,6 +226,12 @@ impl<H: Hal> Controller<H> {
         self.tuner.lock().clone()
     }
 
+    /// Tells `pair` whether coalescing is on. Under the lock: what is set meanwhile is told behind this.
+    fn declare_coalescing(&self, pair: &QueuePair<H>) {
+        let _features = self.features.lock();
+        pair.declare_coalescing(self.believes_coalescing());
+    }
+
     /// Lets `pair` feed the tuner, unless its vector is excluded.
     pub(super) fn attach_tuner(&self, pair: &QueuePair<H>) {
         let features = self.features.lock();
@@ -259,12 +266,8 @@ impl<H: Hal> Controller<H> {
     pub fn reset(&self) -> Result<(), NvmeError> {
         let _control = self.control()?;
         self.stop(IoError::ControllerReset)?;
-        let started = self.start_again();
-        if started.is_err() {
-            // The cause is already known. This step only makes sure that no queue is left half-started.
-            let _ = self.stop(IoError::ControllerReset);
-        }
-        started
+        // No queue is left half-started. A device that does not stop outweighs the cause: it may still touch buffers.
+        self.start_again().or_else(|cause| self.stop(IoError::ControllerReset).and(Err(cause)))
     }
 
     /// Starts the disabled controller with the queue pairs that exist.
@@ -277,7 +280,7 @@ impl<H: Hal> Controller<H> {
                 return Err(NvmeError::NoQueueLeft(granted));
             }
             pair.restart();
-            pair.declare_coalescing(self.believes_coalescing());
+            self.declare_coalescing(&pair);
             self.admin.create_pair(&self.port, &pair)?;
             self.attach_tuner(&pair);
             pair.open();
@@ -296,6 +299,7 @@ impl<H: Hal> Controller<H> {
         let mut features = self.features.lock();
         let (given, over) = (features.given + 1, features.over + 1);
         *features = Features { given, over, ..Features::default() };
+        self.coalescing.set(0);
     }
 
     /// Disables the device, then ends every command in flight with `why`.
@@ -314,7 +318,8 @@ impl<H: Hal> Controller<H> {
     /// [`Controller::reset`] starts it again, without queues.
     ///
     /// # Errors
-    /// The first thing that went wrong; the rest is done nevertheless.
+    /// Why the device does not stop: it may then still touch buffers, as behind [`Controller::reset`]. Else the first thing that
+    /// went wrong; the rest is done nevertheless.
     pub fn shutdown(&self) -> Result<(), NvmeError> {
         let _control = self.control()?;
         let pairs = self.all_pairs();
@@ -325,7 +330,7 @@ impl<H: Hal> Controller<H> {
         if stopped.is_ok() {
             self.queues.lock().fill(None);
         }
-        deleted.and(shut_down).and(stopped)
+        stopped.and(deleted).and(shut_down)
     }
 
     /// The present state of the controller and its queues.

@@ -26,6 +26,8 @@ pub enum ReapBound {
 pub(super) struct CompletionSide {
     /// True while the device may write completions here.
     alive: bool,
+    /// How often the device was stopped, or the queue deleted.
+    stops: u64,
     pub(super) cursor: Cursor,
     pub(super) sq_head: u16,
     pub(super) given: Given,
@@ -73,6 +75,7 @@ impl CompletionSide {
     pub(super) fn new(given: Given, slot_count: u16) -> Self {
         Self {
             alive: false,
+            stops: 0,
             cursor: Cursor::START,
             sq_head: 0,
             given,
@@ -294,6 +297,7 @@ impl<H: Hal> QueuePair<H> {
         let mut side = self.completion.lock();
         self.take_early(&mut side);
         side.alive = false;
+        side.stops += 1;
         side.batch.len = 0;
         side.cpu = self.hal.cpu();
         for (cid, slot) in (0..).zip(&self.slots) {
@@ -333,20 +337,24 @@ impl<H: Hal> QueuePair<H> {
 
     /// Marks one command that has been in flight for at least `timeout_ns`, so that its id stays its own until
     /// [`QueuePair::end_abort`].
-    pub(super) fn begin_abort(&self, now_ns: u64, timeout_ns: u64) -> Option<u16> {
-        let _side = self.completion.lock();
+    pub(super) fn begin_abort(&self, now_ns: u64, timeout_ns: u64) -> Option<Abort> {
+        let side = self.completion.lock();
+        let is_overdue = |slot: &Slot<H::Word>| now_ns.saturating_sub(slot.submitted_ns()) >= timeout_ns;
         let mut ids = (0..).zip(&self.slots);
         let (cid, slot) = ids.find(|(_, slot)| {
-            slot.state() == SlotState::InFlight && now_ns.saturating_sub(slot.submitted_ns()) >= timeout_ns
+            // The time is a new command's once its state was loaded with acquire order; before, it may be an old one's.
+            slot.state() == SlotState::InFlight && is_overdue(slot) && slot.is_started() && is_overdue(slot)
         })?;
         slot.set_state(SlotState::Aborting);
-        Some(cid)
+        Some(Abort { cid, stops: side.stops })
     }
 
-    /// The Abort command for `cid` is over.
-    pub(super) fn end_abort(&self, cid: u16, end: AbortEnd) {
+    /// The Abort command is over.
+    pub(super) fn end_abort(&self, Abort { cid, stops }: Abort, end: AbortEnd) {
         let mut side = self.completion.lock();
         let slot = &self.slots[usize::from(cid)];
+        // No Abort outlives the device's stop.
+        let end = if side.stops == stops { end } else { AbortEnd::Refused };
         match (slot.state() == SlotState::Held, end) {
             (true, AbortEnd::Unanswered) => slot.set_state(SlotState::Withheld),
             (true, _) => {
@@ -365,6 +373,14 @@ impl<H: Hal> QueuePair<H> {
         self.slots.iter().filter(|slot| matches!(slot.state(), SlotState::Aborted | SlotState::Abandoned)).count()
             as u32
     }
+}
+
+/// An Abort command under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Abort {
+    pub(super) cid: u16,
+    /// The device's stops before it.
+    stops: u64,
 }
 
 /// How an Abort command ended.

@@ -61,6 +61,11 @@ impl<W: Word> Slot<W> {
         (SlotState::from_word(word), CpuId((word >> CPU_SHIFT) as u32))
     }
 
+    /// Whether a command is in flight; its submitter's stores are then seen.
+    pub(super) fn is_started(&self) -> bool {
+        SlotState::from_word(self.state.load()) == SlotState::InFlight
+    }
+
     /// Ends the command; a free slot has no submitter.
     pub(super) fn free(&self) {
         self.state.set(SlotState::Free as u64);

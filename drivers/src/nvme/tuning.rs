@@ -101,11 +101,14 @@ impl<H: Hal> QueuePair<H> {
     }
 }
 
-/// Sets feature 08h by an admin command, and reads the resulting value by a second one.
+/// Sets feature 08h by an admin command, and reads the resulting value by a second one. Without an answer to that, the value is the
+/// one that the device took.
 impl<H: Hal> Moderated for Controller<H> {
     fn program(&self, setting: Setting) -> Outcome {
         let Ok(wanted) = Coalescing::nearest(setting) else { return Outcome::Failed };
-        let set = self.set_coalescing(wanted).and_then(|()| self.coalescing());
-        set.map_or(Outcome::Failed, |has| Outcome::Done(has.setting()))
+        match self.set_coalescing(wanted) {
+            Ok(()) => Outcome::Done(self.coalescing().unwrap_or(wanted).setting()),
+            Err(_) => Outcome::Failed,
+        }
     }
 }

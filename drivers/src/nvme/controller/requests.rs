@@ -3,7 +3,7 @@
 use super::{Controller, Features};
 use crate::nvme::reap::AbortEnd;
 use crate::nvme::{Coalescing, NvmeError, QueuePair, VectorCoalescing};
-use hal::Hal;
+use hal::{Hal, Word as _};
 use spec::nvme::{FeatureId, InterruptVector};
 
 /// The result of [`Controller::abort_expired`].
@@ -31,16 +31,17 @@ impl<H: Hal> Controller<H> {
     /// # Errors
     /// As [`Controller::coalescing`].
     pub fn set_coalescing(&self, coalescing: Coalescing) -> Result<(), NvmeError> {
-        self.set_and_note(FeatureId::INTERRUPT_COALESCING, coalescing.to_dw11(), 0, |features, value| {
+        self.set_and_note(FeatureId::INTERRUPT_COALESCING, coalescing.to_dw11(), 0, |_, value| {
             let is_on = Coalescing::from_dw0(value).is_on();
-            features.coalescing = is_on;
+            self.coalescing.set(is_on.into());
             self.all_pairs().iter().for_each(|pair| pair.declare_coalescing(is_on));
         })
     }
 
-    /// What the driver believes of feature 08h: whether the controller may hold interrupts back.
+    /// What the driver believes of feature 08h: whether the controller may hold interrupts back. Takes no lock, so a
+    /// [`BatchDone`](crate::nvme::BatchDone) may ask.
     pub fn believes_coalescing(&self) -> bool {
-        self.features.lock().coalescing
+        self.coalescing.get() != 0
     }
 
     /// Feature 09h of `vector` in force.
@@ -112,9 +113,9 @@ impl<H: Hal> Controller<H> {
         let mut report = AbortReport { stuck: pair.count_aborted(), ..AbortReport::default() };
         // The loop tries at most as many commands as can be in flight, so a refused Abort is not retried for ever.
         for _ in 0..pair.depth() {
-            let Some(cid) = pair.begin_abort(now_ns, timeout_ns) else { break };
-            let answer = self.admin.abort(&self.port, pair.qid(), cid);
-            pair.end_abort(cid, AbortEnd::of(&answer));
+            let Some(abort) = pair.begin_abort(now_ns, timeout_ns) else { break };
+            let answer = self.admin.abort(&self.port, pair.qid(), abort.cid);
+            pair.end_abort(abort, AbortEnd::of(&answer));
             match answer? {
                 true => report.aborted += 1,
                 false => report.not_aborted += 1,

@@ -163,17 +163,19 @@ fn an_id_stays_its_own_while_an_abort_names_it() {
     assert_eq!(rig.submit_reads(70, 2).accepted, 2);
     rig.hal.advance_ns(1_000);
     assert_eq!(rig.pair.begin_abort(1_000, 1_001), None);
-    assert_eq!(rig.pair.begin_abort(1_000, 1_000), Some(0));
+    let abort = rig.pair.begin_abort(1_000, 1_000).unwrap();
+    assert_eq!(abort.cid, 0);
     rig.post(0, [0, entry(2, 0, 1, 0x007)]);
     assert_eq!(rig.pair.poll(usize::MAX), 1);
     assert_eq!(rig.pair.snapshot().in_flight, 1);
     assert_eq!(rig.submit_reads(80, 1).refused, Some(Refusal::Full));
-    rig.pair.end_abort(0, AbortEnd::Answered);
+    rig.pair.end_abort(abort, AbortEnd::Answered);
     assert_eq!(rig.submit_reads(80, 1).refused, None);
 
     // The other survives its Abort: not tried again, but counted.
-    assert_eq!(rig.pair.begin_abort(1_000, 1_000), Some(1));
-    rig.pair.end_abort(1, AbortEnd::Answered);
+    let abort = rig.pair.begin_abort(1_000, 1_000).unwrap();
+    assert_eq!(abort.cid, 1);
+    rig.pair.end_abort(abort, AbortEnd::Answered);
     assert_eq!((rig.pair.begin_abort(1_000, 1_000), rig.pair.count_aborted()), (None, 1));
     rig.post(1, [0, entry(2, 1, 1, 0)]);
     assert_eq!(rig.pair.poll(usize::MAX), 1);
@@ -185,17 +187,17 @@ fn an_id_whose_abort_got_no_answer_comes_back_with_a_reset() {
     let rig = Rig::new(3, 4096);
     assert_eq!(rig.submit_reads(70, 2).accepted, 2);
     for completes_first in [true, false] {
-        let cid = rig.pair.begin_abort(1_000, 1_000).unwrap();
+        let abort = rig.pair.begin_abort(1_000, 1_000).unwrap();
         let complete = || {
             let index = rig.pair.snapshot().cq_head.into();
-            rig.post(index, [0, entry(2, cid.into(), 1, 0)]);
+            rig.post(index, [0, entry(2, abort.cid.into(), 1, 0)]);
             assert_eq!(rig.pair.poll(usize::MAX), 1);
         };
         if completes_first {
             complete();
-            rig.pair.end_abort(cid, AbortEnd::Unanswered);
+            rig.pair.end_abort(abort, AbortEnd::Unanswered);
         } else {
-            rig.pair.end_abort(cid, AbortEnd::Unanswered);
+            rig.pair.end_abort(abort, AbortEnd::Unanswered);
             complete();
         }
     }
@@ -213,19 +215,41 @@ fn an_id_whose_abort_got_no_answer_comes_back_with_a_reset() {
 fn an_id_stays_its_own_over_a_reset_while_an_abort_names_it() {
     let rig = Rig::new(3, 4096);
     assert_eq!(rig.submit_reads(70, 2).accepted, 2);
-    let cid = rig.pair.begin_abort(1_000, 0).unwrap();
+    let abort = rig.pair.begin_abort(1_000, 0).unwrap();
     rig.pair.stop();
     rig.pair.fail_all(IoError::ControllerReset);
     rig.pair.restart();
     rig.pair.open();
     assert_eq!(rig.submit_reads(80, 2), Submitted { accepted: 1, refused: Some(Refusal::Full) });
-    rig.pair.end_abort(cid, AbortEnd::Refused);
+    rig.pair.end_abort(abort, AbortEnd::Refused);
     assert_eq!(rig.submit_reads(90, 2), Submitted { accepted: 1, refused: Some(Refusal::Full) });
     rig.log.take();
     rig.pair.stop();
     rig.pair.fail_all(IoError::ControllerReset);
     let reset = Err(IoError::ControllerReset);
     assert_eq!(rig.log.take(), [Event::Batch([done(90, reset), done(80, reset)].into())]);
+}
+
+/// Whoever waits for an Abort gives up, and ends it only when another has reset the controller: the id comes back with that.
+#[test]
+fn an_abort_that_is_given_up_before_a_reset_and_ended_behind_it_keeps_no_id() {
+    let rig = Rig::new(3, 4096);
+    for is_started_again in [true, false] {
+        assert_eq!(rig.submit_reads(70, 3).accepted, 2);
+        let abort = rig.pair.begin_abort(1_000, 0).unwrap();
+        rig.pair.stop();
+        rig.pair.fail_all(IoError::ControllerReset);
+        if is_started_again {
+            rig.pair.restart();
+            rig.pair.open();
+        }
+        rig.pair.end_abort(abort, AbortEnd::Unanswered);
+        if !is_started_again {
+            rig.pair.restart();
+            rig.pair.open();
+        }
+    }
+    assert_eq!(rig.submit_reads(80, 3).accepted, 2);
 }
 
 /// A device that takes and completes commands in any order, by the rules of Base 3.3.1 and nothing else.
