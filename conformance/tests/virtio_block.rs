@@ -9,7 +9,7 @@ use machine::SimHal;
 use machine::time::Ps;
 use machine::virtio::{Trigger, block as model, code, jump_arg};
 use proptest::prelude::*;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use virtio_rig::{Bus, Rig, bytes, memory, rig};
 
 /// Queue, tag, result.
@@ -253,6 +253,46 @@ fn a_shutdown_ends_what_is_in_flight() {
     });
     let ended = Err(BlockError::Shutdown);
     assert_eq!(done.take(), [(0, 3, ended), (1, 3, ended)]);
+}
+
+/// Asks for control operations as each request ends.
+#[derive(Default)]
+struct Intruder {
+    block: OnceLock<Weak<Block<SimHal>>>,
+    answers: Mutex<Vec<[Result<(), VirtioError>; 2]>>,
+}
+
+impl BatchDone for Intruder {
+    fn batch_done(&self, _: u16, _: &[Completed]) {
+        let block = self.block.get().and_then(Weak::upgrade).expect("the test keeps it");
+        self.answers.lock().expect("one host thread").push([block.recover(1), block.shut_down()]);
+    }
+    fn queue_broken(&self, _: u16, _: QueueFault) {}
+}
+
+/// Two at once would give the device rings, each its own, and free those of the other.
+#[test]
+fn control_operations_are_one_at_a_time_and_a_shutdown_is_the_last() {
+    let slow = model::BlockConfig { latency: Ps::from_ns(50_000_000), ..device() };
+    let mut rig = rig(Bus::edges(3), model::Block::new(slow));
+    rig.boot(|host| {
+        let config = BlockConfig { queues: 4, entries: 16, policy: VectorPolicy::Ladder };
+        let intruder = Arc::new(Intruder::default());
+        let block = Block::open(SimHal, host.transport(), &config, intruder.clone()).expect("a device");
+        assert!(intruder.block.set(Arc::downgrade(&block)).is_ok());
+        host.install(block.handlers());
+        block.start();
+        let buffer = memory(512);
+        let read = |tag| request(tag, BlockOp::Read, 0, buffer.device_address(), 512);
+        for operation in [|block: &Block<SimHal>| block.recover(0), Block::shut_down] {
+            assert_eq!(block.submit(0, &[read(1), read(2)]).accepted, 2);
+            operation(&block).expect("it works");
+        }
+        let answers = core::mem::take(&mut *intruder.answers.lock().expect("one host thread"));
+        assert_eq!(answers, [[Err(VirtioError::Busy); 2]; 4]);
+        assert_eq!([block.recover(0), block.shut_down()], [Err(VirtioError::ShutDown); 2]);
+        assert_eq!(block.submit(0, &[read(3)]).refused, Some(Refusal::Stopped));
+    });
 }
 
 /// A buffer outside memory stops the device (VIRTIO 2.1.2): nothing completes, nothing hangs, a reset ends it.

@@ -284,7 +284,13 @@ impl VirtioStack {
         self.load.trust(queue, true);
         let mut recovered = disk.recover(queue);
         for _ in 1..BINDS_MAX {
-            if !self.load.exhausted || !matches!(recovered, Err(VirtioError::Dma(_))) {
+            // The other queue's recovery is under way, or memory is short for a while.
+            let passes = match recovered {
+                Err(VirtioError::Busy) => true,
+                Err(VirtioError::Dma(_)) => self.load.exhausted,
+                _ => false,
+            };
+            if !passes {
                 break;
             }
             SimHal.delay_ns(BIND_GAP_NS);

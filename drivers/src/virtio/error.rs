@@ -54,6 +54,10 @@ pub enum VirtioError {
     NotNegotiated(&'static str),
     /// The named value is this; the second is the most that is valid.
     TooMany(&'static str, u64, u64),
+    /// Another call resets the device or one of its queues. Try again when it is over.
+    Busy,
+    /// The device was shut down.
+    ShutDown,
 }
 
 impl fmt::Display for VirtioError {
@@ -85,6 +89,8 @@ impl fmt::Display for VirtioError {
             Self::Queue(fault) => fault.fmt(f),
             Self::NotNegotiated(what) => write!(f, "{what} was not negotiated"),
             Self::TooMany(what, value, most) => write!(f, "{what} is {value}; {most} at most is valid"),
+            Self::Busy => write!(f, "another call resets the device or one of its queues"),
+            Self::ShutDown => write!(f, "the device was shut down"),
         }
     }
 }

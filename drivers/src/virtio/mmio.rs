@@ -203,6 +203,11 @@ impl<H: Hal> Transport for Mmio<H> {
         self.vectors
     }
 
+    /// Without the extension's feature the device knows no vectors (MULTI_IRQ).
+    fn has_single(&self) -> bool {
+        true
+    }
+
     fn map_configuration(&self, vector: u16) -> u16 {
         self.regs.write(mmio::CONFIG_VECTOR, vector.into());
         u16::try_from(self.regs.read(mmio::CONFIG_VECTOR)).unwrap_or(NO_VECTOR)

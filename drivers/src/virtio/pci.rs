@@ -115,7 +115,8 @@ pub struct Pci<H: Hal> {
 
 impl<H: Hal> Pci<H> {
     /// The function with configuration space `config` and regions `bars`. `vectors` is how many MSI-X entries are enabled
-    /// and have a line; 0 or 1: the INTx line is used, and MSI-X is to be off.
+    /// and have a line; 0 or 1: the INTx line is used, and MSI-X is to be off. When a device refuses all vectors
+    /// ([`VirtioError::NoVector`]), turn MSI-X off and make the function again with 0.
     ///
     /// # Errors
     /// [`VirtioError::Device`] for another PCI device; [`VirtioError::Capability`], [`VirtioError::CapabilityLoop`] when
@@ -269,6 +270,12 @@ impl<H: Hal> Transport for Pci<H> {
 
     fn vectors(&self) -> u16 {
         self.vectors
+    }
+
+    /// MSI-X that is on takes the INTx line away, and what is mapped to no vector does not interrupt (PCI Express 6.0, 6.1.4.3;
+    /// VIRTIO 4.1.5.1.2).
+    fn has_single(&self) -> bool {
+        self.vectors <= 1
     }
 
     fn map_configuration(&self, vector: u16) -> u16 {

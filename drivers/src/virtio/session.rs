@@ -80,20 +80,23 @@ fn climb<H: Hal>(hal: H, transport: &dyn Transport, wants: &Wants<'_>) -> Result
     let mut features = negotiate(hal, transport, wants, wants.policy != VectorPolicy::Single)?;
     let mut wishes = (wants.queues)(transport, features)?;
     let maps = ladder(wants.policy, transport.vectors(), &wishes);
+    let mut refused = VirtioError::NoVector(None);
     for (rung, map) in maps.into_iter().enumerate() {
         let vectors = map.rung != Rung::Single;
+        if !vectors && !transport.has_single() {
+            break;
+        }
         if rung > 0 || !vectors {
             features = negotiate(hal, transport, wants, vectors)?;
             wishes = (wants.queues)(transport, features)?;
         }
         match attach(hal, transport, features, &wishes, &map) {
             Ok(queues) => return Ok(Session { features, map, queues }),
-            Err(VirtioError::NoVector(_)) if vectors => {}
+            Err(error @ VirtioError::NoVector(_)) if vectors => refused = error,
             Err(error) => return Err(error),
         }
     }
-    // The last rung has no vectors to be refused.
-    Err(VirtioError::NoVector(None))
+    Err(refused)
 }
 
 /// DRIVER_OK: from here on the device serves its queues.

@@ -87,6 +87,8 @@ pub trait Transport: Send + Sync {
     fn vector_feature(&self) -> Features;
     /// How many vectors device and platform both have. 1 or less: only [`Interrupt::Single`].
     fn vectors(&self) -> u16;
+    /// Whether the device can still interrupt by [`Interrupt::Single`] although there are vectors.
+    fn has_single(&self) -> bool;
     /// Maps the configuration to a vector or to none. Returns the mapping that the device reports.
     fn map_configuration(&self, vector: u16) -> u16;
     /// Maps a queue that is not started.

@@ -86,7 +86,13 @@ pub struct Block<H: Hal> {
     queues: Vec<Lock<H, Side<H>>>,
     done: Arc<dyn BatchDone>,
     configuration_changes: H::Word,
+    /// [`FREE`], [`BUSY`] while a control operation runs, [`OVER`] behind a shutdown.
+    control: H::Word,
 }
+
+const FREE: u64 = 0;
+const BUSY: u64 = 1;
+const OVER: u64 = 2;
 
 const WANTED: Features = Features::of(&[SIZE_MAX, SEG_MAX, RO, FLUSH, MQ]);
 
@@ -131,6 +137,7 @@ impl<H: Hal> Block<H> {
                 queues: session.queues.into_iter().map(side).collect::<Result<_, VirtioError>>()?,
                 done,
                 configuration_changes: H::Word::new(0),
+                control: H::Word::new(FREE),
                 transport: transport.clone(),
             }))
         })
@@ -235,12 +242,28 @@ impl<H: Hal> Block<H> {
     ///
     /// # Errors
     /// [`VirtioError::NotNegotiated`] when queues cannot be reset by themselves: [`Block::shut_down`] is left;
+    /// [`VirtioError::Busy`] during another recovery or a shutdown; [`VirtioError::ShutDown`] behind one;
     /// [`VirtioError::QueueResetTimeout`]; the errors of a start.
     pub fn recover(&self, queue: u16) -> Result<(), VirtioError> {
         let side = self.queues.get(usize::from(queue)).ok_or(VirtioError::NoQueue(queue))?;
         if !self.info.features.has(Feature::RING_RESET) {
             return Err(VirtioError::NotNegotiated("VIRTIO_F_RING_RESET"));
         }
+        self.control(|| self.restart(queue, side).map(|()| FREE))
+    }
+
+    /// Runs an operation that gives rings to the device or takes them back: one at a time. It returns the state behind it.
+    fn control(&self, operation: impl FnOnce() -> Result<u64, VirtioError>) -> Result<(), VirtioError> {
+        self.control.compare_exchange(FREE, BUSY).map_err(|state| match state {
+            OVER => VirtioError::ShutDown,
+            _ => VirtioError::Busy,
+        })?;
+        let behind = operation();
+        self.control.set(*behind.as_ref().unwrap_or(&FREE));
+        behind.map(|_| ())
+    }
+
+    fn restart(&self, queue: u16, side: &Lock<H, Side<H>>) -> Result<(), VirtioError> {
         side.lock().stop();
         self.transport.reset_queue(queue);
         session::wait(self.hal, || self.transport.queue_is_reset(queue))
@@ -258,16 +281,19 @@ impl<H: Hal> Block<H> {
     /// Resets the device and ends every request with [`BlockError::Shutdown`]. In a thread.
     ///
     /// # Errors
-    /// [`VirtioError::ResetTimeout`]; requests then stay the device's.
+    /// [`VirtioError::ResetTimeout`]; requests then stay the device's. [`VirtioError::Busy`] during a recovery or another
+    /// shutdown; [`VirtioError::ShutDown`] behind one.
     pub fn shut_down(&self) -> Result<(), VirtioError> {
-        for side in &self.queues {
-            side.lock().stop();
-        }
-        session::reset(self.hal, &*self.transport)?;
-        for queue in 0..self.queues() {
-            self.end_all(queue, BlockError::Shutdown);
-        }
-        Ok(())
+        self.control(|| {
+            for side in &self.queues {
+                side.lock().stop();
+            }
+            session::reset(self.hal, &*self.transport)?;
+            for queue in 0..self.queues() {
+                self.end_all(queue, BlockError::Shutdown);
+            }
+            Ok(OVER)
+        })
     }
 
     /// Ends the requests of a queue that the device cannot reach any more.

@@ -38,7 +38,7 @@ pub struct NetConfig {
     pub reflect: bool,
     /// Most entries of a queue; the device may have fewer.
     pub entries: u16,
-    /// Bytes of a receive buffer, the header of 12 included: a multiple of 8.
+    /// Bytes of a receive buffer, a multiple of 8: the header of 12, the link's of 14, and the device's MTU where it has one.
     pub buffer_bytes: u32,
     /// How vectors are shared out.
     pub policy: VectorPolicy,
@@ -98,7 +98,21 @@ fn pairs_max(transport: &dyn Transport, features: Features) -> Result<u16, Virti
     }
 }
 
+/// The header of an Ethernet frame, in bytes.
+const LINK_HEADER_BYTES: u32 = 14;
+
 impl NetConfig {
+    /// A packet of the device's MTU fits into a buffer (VIRTIO 5.1.4.2).
+    fn validate(&self, info: &NetInfo) -> Result<(), VirtioError> {
+        let most = self.buffer_bytes.saturating_sub(net::header::BYTES as u32 + LINK_HEADER_BYTES);
+        match info.mtu {
+            Some(mtu) if u32::from(mtu) > most => {
+                Err(VirtioError::TooMany("the device's MTU, for the length of these buffers,", mtu.into(), most.into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn all_pairs(&self) -> u32 {
         u32::from(self.pairs) * if self.reflect { 2 } else { 1 }
     }
@@ -141,6 +155,7 @@ impl<H: Hal> Net<H> {
         let wants = Wants { device: DeviceId::NET, features: WANTED, policy: config.policy, queues: &queues };
         session::open(hal, &*transport, &wants, |session| {
             let info = read_info(&*transport, session.features)?;
+            config.validate(&info)?;
             let sides = Sides::new(hal, session.queues, config, &info)?;
             Ok(Arc::new(Self {
                 hal,
@@ -286,5 +301,21 @@ impl<H: Hal> Served for Net<H> {
 
     fn configuration_changed(&self) {
         self.configuration_changes.fetch_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// VIRTIO 5.1.4.2: 12 bytes of the header and 14 of Ethernet's beside the MTU.
+    #[test]
+    fn a_buffer_has_room_for_the_devices_mtu() {
+        let info = |mtu| NetInfo { features: Features::NONE, mac: None, pairs_max: 1, mtu };
+        let config = NetConfig::default();
+        assert_eq!([None, Some(68), Some(1_510)].map(|mtu| config.validate(&info(mtu))), [Ok(()); 3]);
+        let error = config.validate(&info(Some(9_000))).unwrap_err();
+        assert!(matches!(error, VirtioError::TooMany(_, 9_000, 1_510)), "{error}");
+        assert_eq!(NetConfig { buffer_bytes: 9_032, ..config }.validate(&info(Some(9_000))), Ok(()));
     }
 }

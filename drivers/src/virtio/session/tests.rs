@@ -21,6 +21,7 @@ struct Fake {
     offered: Features,
     vectors: u16,
     gives: u16,
+    has_single: bool,
     queues: u16,
     status: Mutex<u8>,
     /// The status reads back these bits only.
@@ -33,7 +34,8 @@ struct Fake {
 impl Fake {
     fn new(vectors: u16, gives: u16) -> Self {
         let offered = Features::of(&[Feature::VERSION_1, Feature::MULTI_IRQ, Feature::EVENT_IDX, Feature::IN_ORDER]);
-        Self { offered, vectors, gives, queues: 3, status: Mutex::new(0), keeps: 0xff, stuck: 0, did: Mutex::default() }
+        let (status, did) = (Mutex::new(0), Mutex::default());
+        Self { offered, vectors, gives, has_single: true, queues: 3, status, keeps: 0xff, stuck: 0, did }
     }
 
     fn note(&self, did: Did) {
@@ -92,6 +94,9 @@ impl Transport for Fake {
     }
     fn vectors(&self) -> u16 {
         self.vectors
+    }
+    fn has_single(&self) -> bool {
+        self.has_single
     }
     fn map_configuration(&self, vector: u16) -> u16 {
         self.note(Did::MapConfiguration(vector));
@@ -156,6 +161,16 @@ fn a_vector_refused_is_the_next_rung() {
     let last = fake.did().split_off(12);
     let starts = [Did::Start(0, 64), Did::Start(1, 64), Did::Start(2, 64)];
     assert_eq!(last, [&negotiated(PLAIN)[..], &starts].concat(), "nothing is mapped");
+}
+
+/// MSI-X that is on takes the INTx line away: mapped to no vector, such a device would never interrupt.
+#[test]
+fn without_a_single_interrupt_beside_vectors_a_device_that_refuses_them_is_not_driven() {
+    let fake = Fake { has_single: false, ..Fake::new(9, 2) };
+    assert_eq!(open_fake(&fake, 3).map(|session| session.map.rung), Ok(Rung::Shared));
+    let fake = Fake { has_single: false, ..Fake::new(9, 1) };
+    assert_eq!(open_fake(&fake, 3).err(), Some(VirtioError::NoVector(Some(0))));
+    assert_eq!(fake.did().last(), Some(&Did::Status(0x8b)), "FAILED");
 }
 
 #[test]
