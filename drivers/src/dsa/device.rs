@@ -129,7 +129,8 @@ impl<H: Hal> Device<H> {
     ///
     /// # Errors
     /// [`DsaError::NotOpen`], or an error that the device reports. In the second case the queue is stopped and its
-    /// descriptors have ended, but its memory stays allocated until a shutdown succeeds.
+    /// descriptors have ended, but the device may still work on them: the queue's memory stays allocated until a shutdown
+    /// succeeds, and their destinations must not be used before that either.
     pub fn close_queue(&self, index: u8) -> Result<(), DsaError> {
         let _control = self.control()?;
         let queue = self.find(index).ok_or(DsaError::NotOpen(index))?;
@@ -147,7 +148,8 @@ impl<H: Hal> Device<H> {
     ///
     /// # Errors
     /// [`DsaError::NotOpen`], or an error that the device reports. In the second case the queue is stopped and its
-    /// descriptors have ended, but its memory stays allocated until a shutdown succeeds.
+    /// descriptors have ended, but the device may still work on them: the queue's memory stays allocated until a shutdown
+    /// succeeds, and their destinations must not be used before that either.
     pub fn recover_queue(&self, index: u8, timeout_ns: u64) -> Result<bool, DsaError> {
         let _control = self.control()?;
         let queue = self.find(index).ok_or(DsaError::NotOpen(index))?;
@@ -167,8 +169,8 @@ impl<H: Hal> Device<H> {
     /// Stops the device. Every descriptor in flight ends.
     ///
     /// # Errors
-    /// The reason why the device did not stop. The queues are stopped, but this value still owns their memory, so it
-    /// must not be dropped.
+    /// The reason why the device did not stop. The queues are stopped, and their descriptors have ended. This value still owns
+    /// the queues' memory, so it must not be dropped, and the descriptors' destinations may still be written.
     pub fn shutdown(&self) -> Result<(), DsaError> {
         let _control = self.control()?;
         let queues = self.queues.lock().clone();

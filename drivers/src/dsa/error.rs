@@ -81,9 +81,9 @@ pub enum TransferError {
         /// The faulting address, if the status is a page fault.
         fault_address: u64,
     },
-    /// The queue was closed before the descriptor had completed.
+    /// The queue was closed before the descriptor had completed. Unless that succeeded, its destination may still be written.
     Closed,
-    /// The descriptor was overdue, so the driver aborted its queue.
+    /// The descriptor was overdue, so the driver aborted its queue. Unless that succeeded, its destination may still be written.
     Aborted,
 }
 
