@@ -139,6 +139,9 @@ pub struct PollList {
     polled: Option<PollId>,
     left: u32,
     deadline_ns: u64,
+    /// This run has had a turn: the first is had however late it comes, or a limit that a stall exceeds would keep instances
+    /// from ever being polled.
+    has_polled: bool,
     /// The deferred work is queued or runs.
     raised: bool,
     overruns: u64,
@@ -160,6 +163,7 @@ impl PollList {
             polled: None,
             left: 0,
             deadline_ns: 0,
+            has_polled: false,
             raised: false,
             overruns: 0,
         })
@@ -209,6 +213,7 @@ impl PollList {
     pub fn begin(&mut self, now_ns: u64) {
         self.left = self.config.budget;
         self.deadline_ns = now_ns.saturating_add(self.config.time_ns_max);
+        self.has_polled = false;
         self.raised = true;
     }
 
@@ -222,10 +227,11 @@ impl PollList {
             self.raised = false;
             return Turn::Idle;
         };
-        if self.left == 0 || now_ns >= self.deadline_ns {
+        if self.left == 0 || self.has_polled && now_ns >= self.deadline_ns {
             return Turn::Spent;
         }
         self.queue.pop_front();
+        self.has_polled = true;
         self.polled = Some(id);
         let instance = &mut self.instances[id.0 as usize];
         instance.state = State::Polled { again: false };

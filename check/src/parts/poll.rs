@@ -1,5 +1,5 @@
 //! Lists of budgeted polling, against the rules of Linux's irq_poll: turns from the head, a full weight of work to the tail,
-//! a budget of work and of time.
+//! a budget of work and of time. Unlike there, a run has its first turn however late it is.
 
 use crate::draw::Draw;
 use crate::trials::same;
@@ -22,6 +22,7 @@ struct Model {
     raised: bool,
     work_left: u64,
     ends_ns: u64,
+    had_turn: bool,
     overruns: u64,
 }
 
@@ -52,11 +53,12 @@ impl Model {
             self.raised = false;
             return Turn::Idle;
         }
-        if self.work_left == 0 || now_ns >= self.ends_ns {
+        if self.work_left == 0 || now_ns >= self.ends_ns && self.had_turn {
             return Turn::Spent;
         }
         let id = self.waiting.remove(0);
         self.places[id] = Place::Polled(false);
+        self.had_turn = true;
         Turn::Poll(PollId(id as u32), self.weights[id])
     }
 
@@ -92,7 +94,8 @@ fn says(error: PollError, part: &str) -> Result<(), String> {
 }
 
 pub(super) fn list(draw: &mut Draw) -> Result<(), String> {
-    let (budget, time_ns_max) = (draw.within(1..=40) as u32, draw.time_ns(10, 5_000));
+    let budget = draw.within(1..=40) as u32;
+    let time_ns_max = if draw.percent(5) { 0 } else { draw.time_ns(10, 5_000) };
     same("budget", &(256, 2_000_000), &(PollConfig::default().budget, PollConfig::default().time_ns_max))?;
     same("no budget", &Some(PollError::Budget), &PollList::new(PollConfig { budget: 0, time_ns_max }).err())?;
     let mut list = PollList::new(PollConfig { budget, time_ns_max }).map_err(|error| error.to_string())?;
@@ -104,7 +107,9 @@ pub(super) fn list(draw: &mut Draw) -> Result<(), String> {
     }
     let (places, disabled) = (vec![Place::Off; count], vec![false; count]);
     let waiting = Vec::new();
-    let mut model = Model { weights, places, disabled, waiting, raised: false, work_left: 0, ends_ns: 0, overruns: 0 };
+    let (raised, had_turn) = (false, false);
+    let mut model =
+        Model { weights, places, disabled, waiting, raised, work_left: 0, ends_ns: 0, had_turn, overruns: 0 };
     let (mut now_ns, mut log) = (draw.below(1 << 30), String::new());
     let mut turn = None;
     for _ in 0..draw.within(10..=80) {
@@ -116,6 +121,7 @@ pub(super) fn list(draw: &mut Draw) -> Result<(), String> {
             4 => {
                 list.begin(now_ns);
                 (model.work_left, model.ends_ns, model.raised) = (budget.into(), now_ns + time_ns_max, true);
+                model.had_turn = false;
             }
             5..9 => {
                 let now_ns = if draw.percent(10) { model.ends_ns - model.ends_ns.min(1) } else { now_ns };

@@ -57,6 +57,20 @@ fn time_ends_a_run_too() {
     assert_eq!(list.next(2_000_010), Turn::Spent);
 }
 
+/// With a limit of 0, or when the work is late for its own run, `Spent` would come for ever.
+#[test]
+fn a_run_has_its_first_turn_however_late_it_is() {
+    let mut list = PollList::new(PollConfig { time_ns_max: 0, ..PollConfig::default() }).expect("a budget");
+    let id = list.add(1).expect("a weight");
+    assert_eq!(list.schedule(id), Ok(Scheduled::Raise));
+    for _ in 0..2 {
+        list.begin(10);
+        assert_eq!(list.next(11), Turn::Poll(id, 1));
+        assert_eq!(list.polled(id, 1), Ok(After::Requeued));
+        assert_eq!(list.next(11), Turn::Spent);
+    }
+}
+
 #[test]
 fn scheduled_while_polled_is_polled_again() {
     let a = PollId(0);
