@@ -111,6 +111,25 @@ fn a_unit_that_lacks_something_is_refused_by_name() {
     assert_eq!(refused.err(), Some(VtdError::TableEntries(300)));
 }
 
+/// Defect: the memory was freed while the unit still had its addresses.
+#[test]
+fn a_failed_set_up_frees_only_what_the_unit_no_longer_uses() {
+    let (qie, sirtp) = (1 << 26, 1 << 24);
+    for (stuck, is_kept) in [(0, false), (qie, true)] {
+        let hal = HostHal::manual(1);
+        let (device, regs) = Unit::new(hal, 0, EXTENDED);
+        (device.state.lock().unwrap().trouble, device.state.lock().unwrap().stuck) = (Some(Trouble::Dead), stuck);
+        let refused = RemapUnit::new(hal, regs, CONFIG).err();
+        assert_eq!(refused, Some(VtdError::Queue(QueueFault::Timeout(10_000_000))), "the first error");
+        let state = device.state.lock().unwrap();
+        assert_eq!(state.commands, [qie, qie | sirtp, 0]);
+        assert_eq!(state.status & qie, stuck);
+        for address in [state.table, state.queue] {
+            assert_eq!(hal.dma_at(DeviceAddress(address & !0xfff)).is_some(), is_kept, "stuck: {stuck:#x}");
+        }
+    }
+}
+
 #[test]
 fn posted_delivery_is_refused_where_the_unit_cannot_post() {
     let setup = Setup::new(0);

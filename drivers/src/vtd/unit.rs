@@ -77,7 +77,8 @@ where
     H::Dma: DmaExchange128,
 {
     /// Sets up the unit behind `regs` and turns interrupt remapping on, with compatibility-format requests blocked
-    /// (VT-d, "Programming in the Interrupt-Remapping Mode"). What firmware left enabled is turned off first.
+    /// (VT-d, "Programming in the Interrupt-Remapping Mode"). What firmware left enabled is turned off first. A unit
+    /// that fails half-way is turned off again; if that fails too, the memory that it may still use stays allocated.
     ///
     /// # Errors
     /// [`VtdError`] when a capability or memory is missing, or a command does not take effect.
@@ -107,13 +108,18 @@ where
             queue: Lock::new(hal, InvalidationQueue::new(hal)?),
             entries: Lock::new(hal, Slots::new()),
         };
-        unit.turn_on()?;
-        Ok(unit)
+        let Err(error) = unit.turn_on() else { return Ok(unit) };
+        // A command that is late may still take effect, and the unit takes no other one before.
+        let is_late = matches!(error, VtdError::CommandTimeout(..));
+        if is_late || unit.turn_off().is_err() {
+            // The unit may still read the table and descriptors, and write the status of a wait descriptor.
+            core::mem::forget(unit);
+        }
+        Err(error)
     }
 
     fn turn_on(&self) -> Result<(), VtdError> {
-        self.command("IRE off", |c| c.with_interrupt_remapping(false), |s| !s.interrupt_remapping())?;
-        self.command("QIE off", |c| c.with_queued_invalidation(false), |s| !s.queued_invalidation())?;
+        self.turn_off()?;
         self.queue.lock().announce(&self.regs);
         self.command("QIE", |c| c.with_queued_invalidation(true), |s| s.queued_invalidation())?;
         let address = TableAddress::new()
@@ -125,6 +131,12 @@ where
         self.invalidate(None)?;
         self.command("CFI off", |c| c.with_compatibility_format(false), |s| !s.compatibility_format())?;
         self.command("IRE", |c| c.with_interrupt_remapping(true), |s| s.interrupt_remapping())
+    }
+
+    /// Once this has returned Ok, the unit uses no table and no queue.
+    fn turn_off(&self) -> Result<(), VtdError> {
+        self.command("IRE off", |c| c.with_interrupt_remapping(false), |s| !s.interrupt_remapping())?;
+        self.command("QIE off", |c| c.with_queued_invalidation(false), |s| !s.queued_invalidation())
     }
 
     /// Writes the enabled features again with one `change`, if it is one, and waits until the status is `done` (VT-d,

@@ -18,6 +18,8 @@ pub(super) struct Unit {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) status: u32,
+    /// Features that a command turns on, but no longer off.
+    pub(super) stuck: u32,
     pub(super) commands: Vec<u32>,
     pub(super) queue: u64,
     head: u64,
@@ -118,7 +120,7 @@ impl Regs for Unit {
             0x18 => {
                 state.commands.push(value);
                 // SIRTP is one-shot: its status stays.
-                state.status = value | state.status & 1 << 24;
+                state.status = value | state.status & (1 << 24 | state.stuck);
             }
             0x34 => {
                 state.faults &= !value;
