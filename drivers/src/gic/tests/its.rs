@@ -2,6 +2,7 @@
 //! redistributors. Unless a test says otherwise, the ITS has executed every command by the time a test looks.
 
 mod silent;
+mod tables;
 
 use super::*;
 use crate::gic::its::{Its, ItsConfig, ItsDomain};
