@@ -8,13 +8,15 @@ use irq::posted::PostedMsi;
 use irq::{IrqError, Target};
 use spec::msi::{Status, configuration};
 use spec::posting::{
-    CAPABILITY_ID, CapabilityHead, Control, Counts, Fault, FaultReason, SIGNATURE, SlotDescriptor, Source, Tables,
-    VERSION, capability, header, slot,
+    BLOCK_ALIGN, CAPABILITY_ID, CapabilityHead, Control, Counts, Fault, FaultReason, SIGNATURE, SlotDescriptor, Source,
+    Tables, VERSION, capability, header, slot,
 };
 use spec::register::{ReadOnly, ReadWrite, Readable, Register, Writable};
 
 /// More capabilities than 256 bytes can hold: a longer list is a loop.
 const CAPABILITIES_MAX: u32 = 48;
+/// Configuration space that capabilities may lie in (PCI Local Bus Specification 3.0, "Capabilities List").
+const CONFIGURATION_BYTES: u32 = 256;
 
 /// The place of a function's block (SP, "Finding it").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +33,8 @@ impl PostingCapability {
     /// Looks for it in a function's configuration space.
     ///
     /// # Errors
-    /// [`PostingError::Missing`] when there is none, [`PostingError::Loop`] when the list of capabilities is broken.
+    /// [`PostingError::Missing`] when there is none, [`PostingError::Loop`] or [`PostingError::Cut`] when the list of
+    /// capabilities is broken.
     pub fn find(config: &impl Regs) -> Result<Self, PostingError> {
         let status = Status::from_bits((config.read32(configuration::COMMAND_STATUS) >> 16) as u16);
         if !status.has_capabilities() {
@@ -43,10 +46,11 @@ impl PostingCapability {
                 return Err(PostingError::Missing);
             }
             let head = CapabilityHead::from_bits(config.read32(at));
-            if head.id() == CAPABILITY_ID
-                && head.length_bytes() >= capability::BYTES
-                && config.read32(at + capability::SIGNATURE) == SIGNATURE
-            {
+            let may_be_ours = head.id() == CAPABILITY_ID && head.length_bytes() >= capability::BYTES;
+            if may_be_ours && at + u32::from(capability::BYTES) > CONFIGURATION_BYTES {
+                return Err(PostingError::Cut(at));
+            }
+            if may_be_ours && config.read32(at + capability::SIGNATURE) == SIGNATURE {
                 let offset = config.read32(at + capability::OFFSET);
                 let len_bytes = config.read32(at + capability::LENGTH);
                 return Ok(Self { bar: head.bar(), offset, len_bytes });
@@ -54,6 +58,27 @@ impl PostingCapability {
             at = u32::from(head.next()) & 0xfc;
         }
         Err(PostingError::Loop)
+    }
+
+    /// Checks that the block lies within its region of `bar_len_bytes`. Check this before [`PostingBlock::new`] reads at an
+    /// offset that the device reported.
+    ///
+    /// # Errors
+    /// [`PostingError::Region`] when it does not.
+    pub fn fits(&self, bar_len_bytes: u32) -> Result<(), PostingError> {
+        match self.offset.checked_add(self.len_bytes).is_some_and(|end| end <= bar_len_bytes) {
+            true => Ok(()),
+            false => Err(PostingError::Region(self.offset, self.len_bytes, bar_len_bytes)),
+        }
+    }
+
+    /// Checks that a block of this place and length has a header whose registers can be accessed (SP, "The block").
+    fn check(&self) -> Result<(), PostingError> {
+        self.fits(u32::MAX)?;
+        if !self.offset.is_multiple_of(BLOCK_ALIGN) {
+            return Err(PostingError::Offset(self.offset));
+        }
+        if self.len_bytes < header::BYTES { Err(PostingError::Short(self.len_bytes)) } else { Ok(()) }
     }
 }
 
@@ -90,11 +115,13 @@ pub struct PostingBlock<H: Hal> {
 
 impl<H: Hal> PostingBlock<H> {
     /// The block that `capability` describes, in the region `bar`. Gives each CPU's descriptor its slot; MSI-X vector
-    /// [`PostingBlock::notification_entry`] notifies that CPU. Nothing is posted yet.
+    /// [`PostingBlock::notification_entry`] notifies that CPU. Nothing is posted yet. Accesses stay within the bytes that
+    /// `capability` names; [`PostingCapability::fits`] tells if those lie within the region.
     ///
     /// # Errors
     /// [`PostingError`] when the block is invalid or has too few slots.
     pub fn new(bar: H::Regs, capability: PostingCapability, posted: Arc<PostedMsi<H>>) -> Result<Self, PostingError> {
+        capability.check()?;
         let PostingCapability { offset, len_bytes, .. } = capability;
         let word = |register: Register<u32, ReadOnly>| bar.read(register.behind(offset));
         let (signature, version) = (word(header::SIGNATURE), word(header::VERSION));
@@ -111,6 +138,12 @@ impl<H: Hal> PostingBlock<H> {
         ];
         if ends.iter().any(|&end| end > len_bytes) {
             return Err(PostingError::Tables(len_bytes));
+        }
+        if !tables.slots().is_multiple_of(8) {
+            return Err(PostingError::Crooked(tables.slots().into()));
+        }
+        if !tables.sources().is_multiple_of(4) {
+            return Err(PostingError::Crooked(tables.sources().into()));
         }
         let block = Self { bar, offset, counts, tables, posted };
         block.set_slots()?;

@@ -113,6 +113,57 @@ fn the_capability_is_the_vendor_specific_one_with_the_signature() {
     assert_eq!(PostingCapability::find(&regs), Err(PostingError::Missing));
 }
 
+/// Configuration space of 256 bytes, with a vendor-specific capability at `at` that says it has all its bytes.
+struct Configuration(u32);
+
+impl Regs for Configuration {
+    fn read32(&self, offset: u32) -> u32 {
+        match offset {
+            0x04 => 0x0010_0006,
+            0x34 => self.0,
+            _ if offset == self.0 => 0x0210_0009,
+            _ if offset == self.0 + 4 => 0x4950_7753,
+            _ => {
+                assert!(offset <= 0xfc, "read of {offset:#x}");
+                0
+            }
+        }
+    }
+    fn write32(&self, _: u32, _: u32) {}
+    fn read64(&self, _: u32) -> u64 {
+        0
+    }
+    fn write64(&self, _: u32, _: u64) {}
+}
+
+/// Defect: a capability that does not end in configuration space was read beyond it.
+#[test]
+fn a_capability_is_never_read_beyond_configuration_space() {
+    let place = PostingCapability { bar: 2, offset: 0, len_bytes: 0 };
+    assert_eq!(PostingCapability::find(&Configuration(0xf0)), Ok(place));
+    for at in [0xf4, 0xf8, 0xfc] {
+        assert_eq!(PostingCapability::find(&Configuration(at)), Err(PostingError::Cut(at)));
+    }
+}
+
+/// Defect: a block was read wherever a function said that it is.
+#[test]
+fn a_block_is_never_read_beyond_its_bytes() {
+    assert_eq!(PLACE.fits(0x5000), Ok(()));
+    assert_eq!(PLACE.fits(0x4fff), Err(PostingError::Region(0x1000, 0x4000, 0x4fff)));
+    let endless = PostingCapability { offset: 0xffff_f000, len_bytes: 0x1000, ..PLACE };
+    assert_eq!(endless.fits(u32::MAX), Err(PostingError::Region(0xffff_f000, 0x1000, u32::MAX)));
+    let hal = HostHal::manual(2);
+    let refused = |offset, len_bytes| {
+        let posted = Arc::new(PostedMsi::new(hal, PostedConfig::default(), &[0; 2]).unwrap());
+        let place = PostingCapability { offset, len_bytes, ..PLACE };
+        PostingBlock::<HostHal>::new(Words::new().1, place, posted).err()
+    };
+    assert_eq!(refused(0xffff_f000, 0x1000), Some(PostingError::Region(0xffff_f000, 0x1000, u32::MAX)));
+    assert_eq!(refused(0x1004, 0x4000), Some(PostingError::Offset(0x1004)));
+    assert_eq!(refused(0x5000, 0x3c), Some(PostingError::Short(0x3c)));
+}
+
 #[test]
 fn every_cpu_gets_a_slot() {
     let setup = setup();
@@ -138,6 +189,8 @@ fn what_is_no_block_is_refused() {
     assert_eq!(refused(0x8, 0x0004_0008, 5), Some(PostingError::Slots(4, 5)));
     assert_eq!(refused(0x8, 0x0004_0c01, 2), Some(PostingError::Tables(0x4000)));
     assert_eq!(refused(0xc, 0x1000_3fd0, 2), Some(PostingError::Tables(0x4000)));
+    assert_eq!(refused(0xc, 0x1000_0104, 2), Some(PostingError::Crooked(0x104)));
+    assert_eq!(refused(0xc, 0x1002_0100, 2), Some(PostingError::Crooked(0x1002)));
     assert_eq!(refused(0x40, 0, 4), None);
 }
 
