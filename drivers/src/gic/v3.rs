@@ -229,7 +229,10 @@ impl<H: Hal> Version<H> for V3<H> {
         icc.write(icc::BPR1, 0);
         // Active priorities that an earlier kernel never dropped would hold back interrupts for ever. EOImode changes only behind
         // them.
-        icc.write(icc::AP1R0, 0);
+        let kind = icc::Control::from_bits(icc.read(icc::CTLR));
+        for register in &icc::AP1R[..kind.active_priority_registers()] {
+            icc.write(*register, 0);
+        }
         let split = mode.is_split();
         icc.modify(icc::CTLR, |bits| icc::Control::from_bits(bits).with_eoi_mode(split).into_bits());
         icc.write(icc::IGRPEN1, 1);

@@ -56,7 +56,7 @@ impl Gic {
     /// ICC_AP1Rn_EL1: one for 5 priority bits, two for 6, four for more.
     fn active_index(&self, register: u32) -> Outcome<u32> {
         let count = 1 << (self.config.priority_bits.clamp(5, 7) - 5);
-        let index = register.wrapping_sub(icc::AP1R0.offset());
+        let index = register.wrapping_sub(icc::AP1R[0].offset());
         if index < count { Ok(index) } else { Err(Refusal::Reserved) }
     }
 

@@ -13,8 +13,14 @@ pub const fn encoding(op0: u32, op1: u32, crn: u32, crm: u32, op2: u32) -> u32 {
 
 /// ICC_PMR_EL1: priority mask, in bits 7:0.
 pub const PMR: Register<u64, ReadWrite> = Register::at(encoding(3, 0, 4, 6, 0));
-/// ICC_AP1R0_EL1: active priorities of group 1; all of them where priorities have at most 5 bits.
-pub const AP1R0: Register<u64, ReadWrite> = Register::at(encoding(3, 0, 12, 9, 0));
+/// ICC_AP1R<n>_EL1: active priorities of group 1. [`Control::active_priority_registers`] says how many are there; an
+/// access to another one is undefined.
+pub const AP1R: [Register<u64, ReadWrite>; 4] = [
+    Register::at(encoding(3, 0, 12, 9, 0)),
+    Register::at(encoding(3, 0, 12, 9, 1)),
+    Register::at(encoding(3, 0, 12, 9, 2)),
+    Register::at(encoding(3, 0, 12, 9, 3)),
+];
 /// ICC_DIR_EL1: deactivates an INTID. With EOImode 0 a write is ignored, or reported as a system error.
 pub const DIR: Register<u64, WriteOnly> = Register::at(encoding(3, 0, 12, 11, 1));
 /// ICC_RPR_EL1: running priority, in bits 7:0.
@@ -69,6 +75,18 @@ pub struct Control {
     __: u64,
 }
 
+impl Control {
+    /// How many of [`AP1R`] there are: 1 for up to 5 bits of priority, 2 for 6, 4 for more (IHI 0069H,
+    /// "ICC_AP1R<n>_EL1").
+    pub const fn active_priority_registers(self) -> usize {
+        match self.priority_bits_less_one() {
+            0..=4 => 1,
+            5 => 2,
+            _ => 4,
+        }
+    }
+}
+
 /// System register enable (IHI 0069H, "ICC_SRE_EL1").
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
@@ -119,7 +137,8 @@ mod tests {
         assert_eq!([IAR1.offset(), EOIR1.offset(), HPPIR1.offset()], [0xc660, 0xc661, 0xc662]);
         assert_eq!([BPR1.offset(), CTLR.offset(), SRE.offset(), IGRPEN1.offset()], [0xc663, 0xc664, 0xc665, 0xc667]);
         assert_eq!([DIR.offset(), RPR.offset(), SGI1R.offset()], [0xc659, 0xc65b, 0xc65d]);
-        assert_eq!([PMR.offset(), AP1R0.offset()], [0xc230, 0xc648]);
+        assert_eq!(PMR.offset(), 0xc230);
+        assert_eq!(AP1R.map(|register| register.offset()), [0xc648, 0xc649, 0xc64a, 0xc64b]);
     }
 
     #[test]
@@ -127,6 +146,8 @@ mod tests {
         assert_eq!(Control::new().with_eoi_mode(true).into_bits(), 2);
         let control = Control::from_bits(0x8c00 | 4 << 8);
         assert!(control.affinity3() && control.id_bits() == 1 && control.priority_bits_less_one() == 4);
+        let registers = |bits: u8| Control::new().with_priority_bits_less_one(bits - 1).active_priority_registers();
+        assert_eq!([4, 5, 6, 7, 8].map(registers), [1, 1, 2, 4, 4]);
         assert_eq!(SystemRegisterEnable::new().with_enable(true).into_bits(), 1);
         let sgi = SoftwareInterrupt::new().with_intid(7).with_targets(1 << 2).with_affinity1(1).with_affinity2(2);
         assert_eq!(sgi.with_affinity3(3).with_range(1).into_bits(), 0x0003_1002_0701_0004);
