@@ -51,6 +51,10 @@ impl fmt::Display for IoApicError {
 
 impl core::error::Error for IoApicError {}
 
+/// Pins whose redirection entries IOREGSEL can select: it has 8 bits, and an entry takes two registers from 10h on (82093AA,
+/// "IOREGSEL").
+const PINS_MAX: usize = (0x100 - ioapic::REDIRECTION as usize) / 2;
+
 /// Route of an I/O APIC's messages.
 pub enum IoApicRoute<H: Hal> {
     /// Directly to these local APICs. Their EOIs reach the I/O APIC without software.
@@ -251,8 +255,8 @@ pub struct IoApicDomain<H: Hal> {
 }
 
 impl<H: Hal> IoApicDomain<H> {
-    /// The I/O APIC behind `regs`. Masks all pins. The messages take `route`, and the lines belong to `parent`.
-    /// `wiring` describes each pin.
+    /// The I/O APIC behind `regs`. Masks all pins, also those behind the described ones, which firmware or another kernel
+    /// may have left open. The messages take `route`, and the lines belong to `parent`. `wiring` describes each pin.
     ///
     /// # Errors
     /// [`IoApicError`] when the parent posts, the number of pins is wrong, or level pins could never get an EOI.
@@ -271,7 +275,7 @@ impl<H: Hal> IoApicDomain<H> {
         let mut state = State { regs, pins, has_eoi: false };
         let version = IoApicVersion::from_bits(state.read(ioapic::VERSION));
         state.has_eoi = version.version() >= ioapic::VERSION_WITH_EOI;
-        let has = usize::from(version.entries_less_one()) + 1;
+        let has = (usize::from(version.entries_less_one()) + 1).min(PINS_MAX);
         if wiring.len() > has {
             return Err(IoApicError::Pins(wiring.len(), has));
         }
@@ -281,6 +285,9 @@ impl<H: Hal> IoApicDomain<H> {
         }
         for pin in 0..wiring.len() {
             state.program(pin, masked);
+        }
+        for pin in wiring.len()..has {
+            state.write(ioapic::REDIRECTION + 2 * pin as u8, masked.into_bits() as u32);
         }
         let io_apic = Arc::new(IoApic { route, state: Lock::new(hal, state) });
         Ok(Self { parent, chip: io_apic.chip(), io_apic })
