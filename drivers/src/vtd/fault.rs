@@ -58,16 +58,36 @@ impl<H: Hal> RemapUnit<H>
 where
     H::Dma: DmaExchange128,
 {
+    /// Masks the fault event, and clears what earlier software left in the fault status. An old error of the queue would fail
+    /// the first invalidation, and a field that is set already is no new reason for an event (VT-d, "Fault Status
+    /// Register"; "Fault Event Control Register", IP). Records stay for [`RemapUnit::take_faults`].
+    pub(super) fn clear_old_status(&self) {
+        self.regs.write(FECTL, EventControl::new().with_masked(true).into_bits());
+        let all = FaultStatus::new()
+            .with_overflow(true)
+            .with_advanced_overflow(true)
+            .with_advanced_pending(true)
+            .with_queue_error(true)
+            .with_completion_error(true)
+            .with_time_out_error(true)
+            .with_deprecated(true);
+        self.regs.strobe(FSTS, all.into_bits());
+    }
+
     /// Calls `report` for each fault recorded, oldest first, and clears the records. For the handler of the fault
-    /// event: the unit sends no further event before all records are clear.
+    /// event: the unit sends no further event before all records are clear. Call it once before the event is unmasked,
+    /// because earlier software may have left records.
     pub fn take_faults(&self, mut report: impl FnMut(Fault)) -> FaultsTaken {
         let records = u32::from(self.capability.fault_records_less_one()) + 1;
         let base = u32::from(self.capability.fault_record_offset_16_bytes()) * 16;
         let mut status = FaultStatus::from_bits(self.regs.read(FSTS));
         let lost = status.overflow();
         for _ in 0..FAULT_ROUNDS {
+            if !status.pending() && !status.overflow() {
+                break;
+            }
             // Records fill round robin, from the one that was first when the pending bit was last set.
-            let first = if status.pending() { u32::from(status.record_index()) } else { break };
+            let first = u32::from(status.record_index());
             for record in (0..records).map(|step| (first + step) % records) {
                 self.take_record(base + record * FAULT_RECORD_SIZE, &mut report);
             }

@@ -41,6 +41,7 @@ impl Setup {
         let posted = Arc::new(PostedMsi::new(hal, PostedConfig::default(), &[7, 0x123]).unwrap());
         let vectors = Arc::new(VectorDomain::new(hal, lapic.clone()));
         device.state.lock().unwrap().invalidated.clear();
+        device.state.lock().unwrap().event.clear();
         Self { device, apic, unit, vectors, lapic, posted, hal }
     }
 
@@ -385,6 +386,30 @@ fn faults_are_read_from_the_first_and_cleared() {
     );
     assert_eq!(taken, FaultsTaken { lost: true, pending: false });
     assert_eq!(setup.unit.take_faults(|_| panic!("all were cleared")), FaultsTaken { lost: false, pending: false });
+}
+
+/// Defect: an overflow without a record stood for ever, and held back every event.
+#[test]
+fn an_overflow_without_a_record_is_cleared() {
+    let setup = Setup::new(0);
+    setup.device.state.lock().unwrap().faults = 1;
+    let taken = setup.unit.take_faults(|_| panic!("none is recorded"));
+    assert_eq!(taken, FaultsTaken { lost: true, pending: false });
+    assert_eq!(setup.device.state.lock().unwrap().faults, 0);
+}
+
+/// Defect: the first invalidation saw an error of an earlier kernel's queue, and the set-up failed.
+#[test]
+fn old_faults_do_not_fail_the_set_up() {
+    // PFO, AFO, APF, IQE, ICE, ITE, DEP.
+    for faults in [1 << 0, 1 << 2, 1 << 3, 1 << 4, 1 << 5, 1 << 6, 1 << 7, 0xfd] {
+        let hal = HostHal::manual(1);
+        let (device, regs) = Unit::new(hal, 0, EXTENDED);
+        device.state.lock().unwrap().faults = faults;
+        assert_eq!(RemapUnit::new(hal, regs, CONFIG).err(), None, "FSTS {faults:#x}");
+        let state = device.state.lock().unwrap();
+        assert_eq!((state.faults, &state.event[..]), (0, &[(0x38, 1 << 31)][..]), "masked: its address is another's");
+    }
 }
 
 /// Defect: an error of the invalidation queue for which nobody waited stood, held back the events of faults, and its handler came again

@@ -77,8 +77,9 @@ where
     H::Dma: DmaExchange128,
 {
     /// Sets up the unit behind `regs` and turns interrupt remapping on, with compatibility-format requests blocked
-    /// (VT-d, "Programming in the Interrupt-Remapping Mode"). What firmware left enabled is turned off first. A unit
-    /// that fails half-way is turned off again; if that fails too, the memory that it may still use stays allocated.
+    /// (VT-d, "Programming in the Interrupt-Remapping Mode"). What firmware left enabled is turned off first, and
+    /// its fault event masked. A unit that fails half-way is turned off again; if that fails too, the memory that it may
+    /// still use stays allocated.
     ///
     /// # Errors
     /// [`VtdError`] when a capability or memory is missing, or a command does not take effect.
@@ -120,6 +121,7 @@ where
 
     fn turn_on(&self) -> Result<(), VtdError> {
         self.turn_off()?;
+        self.clear_old_status();
         self.queue.lock().announce(&self.regs);
         self.command("QIE", |c| c.with_queued_invalidation(true), |s| s.queued_invalidation())?;
         let address = TableAddress::new()

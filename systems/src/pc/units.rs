@@ -6,11 +6,12 @@ use super::{Parts, PcCpus};
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use drivers::message::MessageDomain;
-use drivers::vtd::{Fault, FaultEvent, RemapConfig, RemapDomain, RemapUnit, VtdError};
+use drivers::vtd::{Fault, FaultEvent, FaultsTaken, RemapConfig, RemapDomain, RemapUnit, VtdError};
 use hal::{CpuId, CpuSet, DmaExchange128, Hal};
 use irq::{Action, AllocRequest, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, RequesterId};
 
-/// Called for each request that a unit has blocked, with the unit's number and the record. Runs in the interrupt.
+/// Called for each request that a unit has blocked, with the unit's number and the record. Runs in the interrupt; for
+/// records that earlier software left, while the unit is brought up.
 pub type FaultObserver = Arc<dyn Fn(usize, Fault) + Send + Sync>;
 
 /// A remapping unit, and the domains behind it.
@@ -128,8 +129,15 @@ where
         let line =
             core.alloc_line(Arc::new(domain), &AllocRequest::fixed(RequesterId(0), 0, CpuSet::of(cpu)), Flow::Edge)?;
         let (core_ref, unit, observer) = (Arc::downgrade(core), unit.clone(), self.observer.clone());
-        let handler = FaultHandler { core: core_ref, unit, index, observer };
-        core.request(line, format!("dmar{index}"), RequestFlags::default(), Arc::new(handler))?;
+        let handler = Arc::new(FaultHandler { core: core_ref, unit, index, observer });
+        // What earlier software left recorded would hold back every event. The event is still masked, so it waits for a fault
+        // that is recorded from now on.
+        let (_, taken) = handler.take();
+        core.request(line, format!("dmar{index}"), RequestFlags::default(), handler)?;
+        if taken.pending {
+            // It fails only at a local APIC that takes no command.
+            _ = core.retrigger(line);
+        }
         Ok(line)
     }
 }
@@ -143,6 +151,21 @@ struct FaultHandler<H: Hal> {
     observer: Option<FaultObserver>,
 }
 
+impl<H: Hal> FaultHandler<H>
+where
+    H::Dma: DmaExchange128,
+{
+    /// Reports each record. Returns true if there was one, and how it ended.
+    fn take(&self) -> (bool, FaultsTaken) {
+        let mut any = false;
+        let taken = self.unit.take_faults(|fault| {
+            any = true;
+            self.observer.iter().for_each(|observer| observer(self.index, fault));
+        });
+        (any, taken)
+    }
+}
+
 impl<H: Hal> Action for FaultHandler<H>
 where
     H::Dma: DmaExchange128,
@@ -150,11 +173,7 @@ where
     /// What no event tells of is looked for by a further interrupt. Faults that come faster than they are read so make the line
     /// storm, like any device that interrupts without end, and the core throttles it.
     fn handle(&self, irq: Irq) -> IrqReturn {
-        let mut any = false;
-        let taken = self.unit.take_faults(|fault| {
-            any = true;
-            self.observer.iter().for_each(|observer| observer(self.index, fault));
-        });
+        let (any, taken) = self.take();
         if taken.pending
             && let Some(core) = self.core.upgrade()
         {
