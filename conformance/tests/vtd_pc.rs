@@ -1,11 +1,14 @@
-//! A unit as an earlier kernel left it, brought up with its PC: VT-d specification, "Fault Status Register", "Fault Event
-//! Control Register". The earlier kernel is the rig, in the manual's own numbers.
+//! A unit with its PC. What an earlier kernel left in the unit: VT-d specification, "Fault Status Register", "Fault Event
+//! Control Register"; the earlier kernel is the rig, in the manual's own numbers. And a device that posts by itself behind
+//! it: docs/software-posting.md.
 
 mod vtd_rig;
 
+use check::server::poster::{BLOCK_BYTES, Poster, REGION_BLOCK, REGION_CONFIG};
 use drivers::apic::{ApicId, ApicMode};
+use drivers::posting::{PostingCapability, PostingError};
 use hal::{Affinity, CpuId, Hal as _, ThreadSpec, Threads as _, Word as _};
-use machine::{SimHal, Word};
+use machine::{Regs, SimHal, Word};
 use std::sync::{Arc, Mutex, OnceLock};
 use systems::pc::{Apics, Path, Pc, PcBuilder, PcCpus, PcError};
 use vtd_rig::{CPUS, Options, Rig};
@@ -48,7 +51,7 @@ fn bring_up(rig: &mut Rig) -> (Pc<SimHal>, Arc<Mutex<Vec<u16>>>) {
     let [regs, ..] = rig.windows();
     let ids = (0..CPUS).map(ApicId).collect();
     let pc = rig.drive(move || {
-        let apics = Apics { regs: machine::Regs::Lapic, mode: ApicMode::X2Apic, ids, timer_hz: 1_000_000_000 };
+        let apics = Apics { regs: Regs::Lapic, mode: ApicMode::X2Apic, ids, timer_hz: 1_000_000_000 };
         let observer = move |_, fault: drivers::vtd::Fault| seen.lock().expect("one thread").push(fault.requester.0);
         let builder = PcBuilder::new(SimHal, apics, 8).unit(regs).demand(Path::Posted);
         builder.observe_faults(Arc::new(observer)).build(|cpus| {
@@ -98,4 +101,24 @@ fn faults_of_an_earlier_kernel_hold_back_nothing() {
         rig.message(0x3a00, COMPATIBILITY, 0x33);
         assert_eq!((rig.read32(FSTS) & STATUS, taken()), (0, vec![0x3a00]), "{what}: the event was sent");
     }
+}
+
+/// Defect: it was let post, and the unit blocked every notification (reason 25h).
+#[test]
+fn no_device_posts_by_itself_behind_a_unit_that_remaps() {
+    let (mut rig, poster) =
+        Rig::with(Options::default(), |machine, unit| machine.add_model(|_| Box::new(Poster::new(unit, 0x100))));
+    let (pc, faults) = bring_up(&mut rig);
+    let refused = rig.drive(move || {
+        let region = |region| Regs::Model { model: poster, region };
+        let capability = PostingCapability::find(&region(REGION_CONFIG)).expect("it posts");
+        assert_eq!(capability.fits(BLOCK_BYTES), Ok(()));
+        assert_eq!(capability.fits(BLOCK_BYTES - 1), Err(PostingError::Region(0, BLOCK_BYTES, BLOCK_BYTES - 1)));
+        let block = pc.posting_block(region(REGION_BLOCK), capability).expect("a sound block");
+        pc.posting_domain(0, block).err()
+    });
+    assert_eq!(refused, Some(PcError::PostsBehindUnit(0)));
+    // What the device would send to notify CPU 1.
+    rig.message(0x100, COMPATIBILITY, 0xeb);
+    assert_eq!(*faults.lock().expect("one thread"), [0x100], "blocked");
 }

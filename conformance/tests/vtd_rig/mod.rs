@@ -92,6 +92,11 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new(options: Options) -> Self {
+        Self::with(options, |_, _| ()).0
+    }
+
+    /// With models that `add` puts behind the unit.
+    pub(crate) fn with<T>(options: Options, add: impl FnOnce(&mut Machine, ModelId) -> T) -> (Self, T) {
         let config = MachineConfig { cpus: CPUS, memory_bytes: 1 << 20, ..MachineConfig::default() };
         let mut machine = Machine::new(config);
         let unit = machine.add_model(|_| Box::new(unit(options)));
@@ -101,6 +106,7 @@ impl Rig {
         // A tick of 100 ns.
         let hpet_config = HpetConfig { name: "hpet".into(), requester: 0xf0f0, period_fs: 100_000_000, timers: 1 };
         let hpet = machine.add_model(|_| Box::new(Hpet::new(unit, hpet_config)));
+        let added = add(&mut machine, unit);
         let log = Log::default();
         let handler: Rc<OnceCell<Handler>> = Rc::default();
         let (seen, served) = (log.clone(), handler.clone());
@@ -120,7 +126,7 @@ impl Rig {
         let mut rig =
             Self { machine, unit, device, ioapic, hpet, registers, table, queue, memory, log, handler, tail: 0 };
         rig.enable_lapics();
-        rig
+        (rig, added)
     }
 
     /// Remapping on, as software brings it up: table, queue, cache, enable.

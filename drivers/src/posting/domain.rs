@@ -72,7 +72,7 @@ pub struct PostingDomain<H: Hal> {
 
 impl<H: Hal> PostingDomain<H> {
     /// Lines of `block`, whose vectors are those of `parent`, on the CPUs of `lapic`. Each notification is vector
-    /// `notification`.
+    /// `notification`, sent as a plain message: a remapping unit in between would block it.
     pub fn new(
         block: Arc<PostingBlock<H>>,
         lapic: Arc<Lapic<H>>,

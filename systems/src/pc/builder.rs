@@ -126,7 +126,8 @@ impl<H: Hal> PcBuilder<H> {
         self
     }
 
-    /// Devices post by themselves: the CPUs get posted descriptors whatever the remapping units support.
+    /// Devices post by themselves: the CPUs get posted descriptors whatever the remapping units support. A device behind a
+    /// unit that remaps cannot post: [`Pc::posting_domain`].
     #[must_use]
     pub fn devices_post(mut self) -> Self {
         self.devices_post = true;

@@ -66,14 +66,19 @@ where
         Ok(Arc::new(PostingBlock::new(bar, capability, posted.clone())?))
     }
 
-    /// The parent domain for messages of a function that posts by itself, behind remapping unit `unit`. Before the
-    /// function can post, [`PcBuilder`](super::PcBuilder) must give it descriptors, and [`PostingDomain::start`] its
-    /// MSI-X table.
+    /// The parent domain for messages of a function that posts by itself. Its messages go through `unit`, which must not
+    /// remap: notifications are plain messages, and a unit that remaps blocks them (VT-d, "Interrupt Requests in Intel
+    /// 64 Compatibility Format"). Before the function can post, [`PcBuilder`](super::PcBuilder) must give it
+    /// descriptors, and [`PostingDomain::start`] its MSI-X table.
     ///
     /// # Errors
-    /// [`PcError::NoUnit`].
+    /// [`PcError::NoUnit`], [`PcError::PostsBehindUnit`].
     pub fn posting_domain(&self, unit: usize, block: Arc<PostingBlock<H>>) -> Result<PostingDomain<H>, PcError> {
-        Ok(PostingDomain::new(block, self.lapic().clone(), self.notification(), self.unposted(unit)?))
+        let parent = self.unposted(unit)?;
+        if self.units[unit].remapping().is_some() {
+            return Err(PcError::PostsBehindUnit(unit));
+        }
+        Ok(PostingDomain::new(block, self.lapic().clone(), self.notification(), parent))
     }
 
     /// The vector of notifications.

@@ -36,6 +36,8 @@ pub enum PcError {
     IoApic(IoApicError),
     /// A device shall post by itself, but the CPUs have no posted descriptors.
     NoDescriptors,
+    /// A device shall post by itself behind the remapping unit of this number, which blocks its notifications.
+    PostsBehindUnit(usize),
     /// A device's posting block.
     Posting(PostingError),
 }
@@ -63,6 +65,12 @@ impl fmt::Display for PcError {
             Self::IoApic(error) => write!(f, "{error}"),
             Self::NoDescriptors => {
                 write!(f, "no posted descriptors for a device that posts; wish for posting, or ask for descriptors")
+            }
+            Self::PostsBehindUnit(unit) => {
+                write!(
+                    f,
+                    "remapping unit {unit} blocks the notifications of a device that posts; wish for plain messages"
+                )
             }
             Self::Posting(error) => write!(f, "{error}"),
         }
