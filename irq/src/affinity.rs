@@ -58,7 +58,7 @@ impl<H: Hal> IrqCore<H> {
 
     /// Only a target with a vector must be kept until the vector can no longer arrive. A line without a vector is
     /// found by its number on every CPU.
-    fn leave_target(&self, state: &mut LineState, target: Target) {
+    pub(crate) fn leave_target(&self, state: &mut LineState, target: Target) {
         if target.identity.is_some() {
             self.retire(state, target);
         }

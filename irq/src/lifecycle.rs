@@ -15,7 +15,8 @@ impl<H: Hal> IrqCore<H> {
     /// # Errors
     /// The error of a domain or chip that refuses; [`IrqError::Flow`] when no level has an operation that the flow
     /// needs; [`IrqError::NoVector`], [`IrqError::NoCpu`]; [`IrqError::Exhausted`] when all lines are taken. A failed
-    /// call leaves nothing behind.
+    /// call leaves nothing behind. If a level refused to point at the vector, the vector and the line's storage stay
+    /// taken until the vector cannot arrive any more, as after [`IrqCore::free_line`].
     pub fn alloc_line(&self, domain: Arc<dyn IrqDomain>, request: &AllocRequest, flow: Flow) -> Result<Irq, IrqError> {
         self.housekeep();
         let domains: Vec<_> = core::iter::successors(Some(domain), |domain| domain.parent()).collect();
@@ -41,30 +42,41 @@ impl<H: Hal> IrqCore<H> {
         flow: Flow,
     ) -> Result<(), IrqError> {
         let levels = allocate_levels(&domains, request)?;
-        let hardware = Hardware::new(irq, levels, domains, flow, request);
-        let place = self.start(&hardware, request, flow).inspect_err(|_| hardware.release())?;
+        let hardware = Arc::new(Hardware::new(irq, levels, domains, flow, request));
         state.affinity = request.affinity.clone();
         state.retired = Vec::with_capacity(2);
-        state.allocate(Arc::new(hardware), place);
         state.flow = flow;
+        let place = self.start(state, &hardware, request, flow).inspect_err(|_| hardware.release())?;
+        state.allocate(hardware, place);
         state.storm.restart(self.hal.now_ns());
         Ok(())
     }
 
     /// Points the masked hardware of a new line at its first target, if its hierarchy can do the flow.
-    fn start(&self, hardware: &Hardware, request: &AllocRequest, flow: Flow) -> Result<Place, IrqError> {
+    fn start(
+        &self,
+        state: &mut LineState,
+        hardware: &Arc<Hardware>,
+        request: &AllocRequest,
+        flow: Flow,
+    ) -> Result<Place, IrqError> {
         hardware.check_flow(flow)?;
         hardware.mask();
         if flow == Flow::PerCpu {
             hardware.activate(Target::on(self.hal.cpu()))?;
             return Ok(Place::Unmovable);
         }
-        self.point(hardware, request)
+        self.point(state, hardware, request)
     }
 
     /// Gives a new line its CPU, and a vector there if it needs one. A managed line waits if none of its CPUs is
     /// online.
-    fn point(&self, hardware: &Hardware, request: &AllocRequest) -> Result<Place, IrqError> {
+    fn point(
+        &self,
+        state: &mut LineState,
+        hardware: &Arc<Hardware>,
+        request: &AllocRequest,
+    ) -> Result<Place, IrqError> {
         let target = {
             let mut matrix = self.matrix.lock();
             if hardware.is_reserved() {
@@ -84,14 +96,20 @@ impl<H: Hal> IrqCore<H> {
         };
         self.set_entry(target, Some(hardware.irq));
         if let Err(error) = hardware.activate(target) {
-            self.give_back(target, request.managed);
-            if hardware.is_reserved() {
-                self.matrix.lock().unreserve(&request.affinity);
-            }
+            self.abandon(state, hardware.clone(), target);
             return Err(error);
         }
         // A line that no level can move is delivered where its parent line is delivered.
         Ok(if hardware.is_movable() { Place::At(target) } else { Place::Unmovable })
+    }
+
+    /// Gives up a new line that its hardware did not point at `target`. A controller that failed half-way may already
+    /// have sent a message there, and may remember the route.
+    fn abandon(&self, state: &mut LineState, hardware: Arc<Hardware>, target: Target) {
+        state.allocate(hardware, Place::At(target));
+        state.begin_freeing();
+        self.leave_target(state, target);
+        self.finish_freeing(state);
     }
 
     /// Clears the table entry of the target's vector, if it has one.

@@ -57,6 +57,8 @@ pub(super) struct LogChip {
     pub(super) refuses: Mutex<Option<CpuId>>,
     /// The answer of `settles`; also whether the chip deactivates.
     pub(super) forgets: Mutex<bool>,
+    /// Whether the chip can be pointed at a first target.
+    pub(super) activates: Mutex<bool>,
     /// An eoi begins and ends, and takes a while.
     pub(super) ends_slowly: Mutex<bool>,
 }
@@ -70,6 +72,7 @@ impl LogChip {
             accepts: Mutex::new(u32::MAX),
             refuses: Mutex::new(None),
             forgets: Mutex::new(true),
+            activates: Mutex::new(true),
             ends_slowly: Mutex::new(false),
         }
     }
@@ -210,7 +213,7 @@ impl IrqDomain for LogDomain {
         Ok(LevelData { chip: self.0.chip(), hwirq: HardwareIrq(request.index.into()) })
     }
     fn activate(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
-        Ok(())
+        if *self.0.activates.lock().unwrap() { Ok(()) } else { Err(IrqError::Hardware("LOG", "it points nowhere")) }
     }
     fn deactivate(&self, _: HardwareIrq) -> Result<(), IrqError> {
         self.0.deactivate()

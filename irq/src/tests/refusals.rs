@@ -138,6 +138,31 @@ fn a_vector_that_the_hardware_still_knows_is_nobody_elses() {
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
 }
 
+/// Defect: the vector of a line that could not be pointed there went to the next line at once, and the hardware was never
+/// asked again whether it had forgotten the route.
+#[test]
+fn a_vector_of_a_refused_line_is_nobody_elses_while_the_hardware_knows_it() {
+    let bench = Bench::new(ALL_OPS);
+    let chip = &bench.domain.0;
+    let managed = AllocRequest { managed: true, ..on(CpuSet::of(CPU1)) };
+    (*chip.activates.lock().unwrap(), *chip.forgets.lock().unwrap()) = (false, false);
+    let refused = bench.core.alloc_line(bench.domain.clone(), &managed, Flow::Edge);
+    assert_eq!(refused, Err(IrqError::Hardware("LOG", "it points nowhere")));
+    assert_eq!(bench.said(), "mask release");
+    assert!(bench.core.views().is_empty(), "it is no line");
+    bench.vector(Target::at(CPU1, Vector(0x20)));
+    assert_eq!((bench.said().as_str(), bench.core.stray_vectors(CPU1)), ("ack", 0));
+    let after_a_while = || {
+        bench.hal.advance_ns(1_000_000);
+        bench.hal.on_cpu(CPU1, || bench.core.housekeep());
+        bench.core.matrix.lock().in_use()
+    };
+    assert_eq!(after_a_while(), (1, 1));
+    *chip.forgets.lock().unwrap() = true;
+    assert_eq!(after_a_while(), (0, 0));
+    assert_eq!(bench.core.next_deadline_ns(CPU1), None);
+}
+
 #[test]
 fn a_cpu_stays_when_a_managed_line_cannot_be_closed() {
     let bench = Bench::new(ALL_OPS);

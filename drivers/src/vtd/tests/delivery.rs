@@ -1,12 +1,14 @@
 //! The whole path inside the CPU: core, posted delivery and chips together.
 
-use super::unit::POSTING;
+use super::unit::{POSTING, Trouble};
 use super::{Setup, request};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use hal::{CpuId, CpuSet};
-use irq::{Action, AllocRequest, DeliveryKind, Flow, Irq, IrqCore, IrqReturn, RequestFlags, Target, Vector};
+use irq::{
+    Action, AllocRequest, DeliveryKind, Flow, Irq, IrqCore, IrqReturn, RequestFlags, RequesterId, Target, Vector,
+};
 
 type Hal = hal::host::HostHal;
 
@@ -128,6 +130,28 @@ fn what_is_posted_to_a_cpu_that_goes_fires_at_the_next() {
     assert!(host.setup.apic.writes().contains(&(0x830, 64, ipi)), "retriggered on the CPU of APIC id 0x123");
     host.take(1, new.vector().unwrap().0);
     assert_eq!(host.handled(), 1);
+}
+
+/// Defect: the entry of a line that could not be allocated was lost for good, and its vector went to another line at once.
+#[test]
+fn an_entry_whose_first_invalidation_failed_comes_back_with_its_vector() {
+    let host = Host::new();
+    let affinity = CpuSet::of(CpuId(1));
+    let request = AllocRequest { index: 1, affinity, ..request(DeliveryKind::Fixed) };
+    let again = || host.core.alloc_line(Arc::new(host.setup.posted()), &request, Flow::Edge);
+    let used = || host.core.identities_of(CpuId(1)).unwrap().used;
+    let after_a_while = || {
+        host.setup.hal.advance_ns(10_000_000);
+        host.setup.hal.interrupt(CpuId(1), || host.core.housekeep());
+        (used(), host.setup.unit.belief(1).is_some())
+    };
+    host.setup.device.state.lock().unwrap().trouble = Some(Trouble::Dead);
+    again().unwrap_err();
+    assert_eq!(host.setup.device.entry(1), [0, 0]);
+    assert_eq!(after_a_while(), (1, true), "the unit may still post to the vector");
+    host.setup.device.recover();
+    assert_eq!(after_a_while(), (0, false));
+    assert_eq!(host.setup.unit.allocate(RequesterId(0)), Ok(1), "the entry is used again");
 }
 
 /// The handler of one line moves another, whose old vector the notification handler has harvested and not dispatched.

@@ -68,6 +68,14 @@ impl Unit {
         [self.word(table + index * 16), self.word(table + index * 16 + 8)]
     }
 
+    /// The trouble is over, and the queue runs on.
+    pub(super) fn recover(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.trouble = None;
+        let tail = state.tail;
+        self.run_queue(&mut state, tail);
+    }
+
     fn run_queue(&self, state: &mut State, tail: u64) {
         while state.head != tail {
             let at = (state.queue & !0xfff) + state.head;
