@@ -126,8 +126,9 @@ impl<H: Hal> IrqCore<H> {
                 self.schedule(cpu, state.storm.until_ns);
             } else {
                 state.storm.restart(now_ns);
-                state.unmask();
+                self.unmask(&mut state);
             }
         }
+        self.resend_due(&mut state, now_ns);
     }
 }

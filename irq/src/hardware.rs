@@ -187,6 +187,10 @@ impl Hardware {
         self.at(&self.ops.retrigger, |retrigger, level| retrigger(level)).unwrap_or(false)
     }
 
+    pub(crate) fn can_retrigger(&self) -> bool {
+        self.ops.retrigger.is_some()
+    }
+
     pub(crate) fn is_pending(&self, target: Target) -> bool {
         self.at(&self.ops.is_pending, |is_pending, level| is_pending(level, target)).unwrap_or(false)
     }

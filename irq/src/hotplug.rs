@@ -111,6 +111,9 @@ impl<H: Hal> IrqCore<H> {
         {
             self.schedule(cpu, self.hal.now_ns());
         }
+        if state.waits_for_resend() {
+            self.resend_later(&mut state, 0);
+        }
         self.finish_freeing(&mut state);
     }
 
@@ -147,7 +150,7 @@ impl<H: Hal> IrqCore<H> {
                 self.schedule(cpu, self.hal.now_ns().saturating_add(self.config.flight_ns.max(1)));
                 return Err(error);
             }
-            state.unmask();
+            self.unmask(state);
             if state.storm.is_throttled() {
                 self.schedule(cpu, state.storm.until_ns);
             }
@@ -167,7 +170,7 @@ impl<H: Hal> IrqCore<H> {
             Some(Shutdown::Masked) => {
                 if let Some(last) = state.retired.pop_if(|retired| retired.target.cpu == cpu) {
                     state.move_to(last.target);
-                    state.unmask();
+                    self.unmask(state);
                 }
             }
         }

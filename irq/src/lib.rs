@@ -45,6 +45,7 @@ mod percpu;
 pub mod poll;
 pub mod posted;
 mod request;
+mod resend;
 mod state;
 mod storm;
 #[cfg(test)]

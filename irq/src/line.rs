@@ -64,6 +64,8 @@ pub(crate) struct LineState {
     /// It is masked, had a handler then, and its chip keeps nothing that comes meanwhile.
     pub(crate) is_deaf: bool,
     pub(crate) pending: bool,
+    /// When a pending interrupt that the hardware could not bring back is tried again.
+    pub(crate) resend: crate::resend::Resend,
     /// The handlers hold the line back until their threads are done.
     pub(crate) oneshot: bool,
     /// Thread numbers in use, one bit each.
@@ -95,6 +97,7 @@ impl LineState {
             masked: true,
             is_deaf: false,
             pending: false,
+            resend: crate::resend::Resend::default(),
             oneshot: false,
             thread_numbers: 0,
             thread_ids: Vec::new(),
@@ -315,6 +318,14 @@ impl LineState {
         if let Some(hardware) = self.life.hardware() {
             self.pending = !self.is_resent_by_wire() && !hardware.retrigger();
         }
+    }
+
+    /// True if the line may deliver, or may once its threads are done, and a pending interrupt waits until the hardware
+    /// can bring it back.
+    pub(crate) fn waits_for_resend(&self) -> bool {
+        let can_deliver = self.is_enabled() && !self.is_shut_down() && (!self.masked || self.is_held());
+        let waits = self.pending && can_deliver && !self.is_running() && !self.is_resent_by_wire();
+        waits && self.hardware().is_some_and(|hardware| hardware.can_retrigger())
     }
 
     /// True if the wire itself raises the interrupt again until the device is served.

@@ -166,7 +166,7 @@ impl<H: Hal> IrqCore<H> {
             line.publish(state, hardware);
         }
         if state.flow != Flow::PerCpu {
-            state.unmask();
+            self.unmask(state);
         }
     }
 
@@ -277,7 +277,7 @@ impl<H: Hal> IrqCore<H> {
         let mut state = self.line(irq)?.state.lock();
         state.live(irq)?;
         state.depth = state.depth.checked_sub(1).ok_or(IrqError::NotDisabled(irq))?;
-        state.unmask();
+        self.unmask(&mut state);
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ impl<H: Hal> IrqCore<H> {
             flow.map_or(Ok(()), |flow| change_flow(&mut state, &hardware, flow))
         });
         if !was_masked {
-            state.unmask();
+            self.unmask(&mut state);
         }
         result
     }

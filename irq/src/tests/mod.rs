@@ -57,6 +57,8 @@ pub(super) struct LogChip {
     pub(super) refuses: Mutex<Option<CpuId>>,
     /// The answer of `settles`; also whether the chip deactivates.
     pub(super) forgets: Mutex<bool>,
+    /// Number of retriggers that it still refuses.
+    pub(super) is_busy: Mutex<u32>,
     /// Whether the chip can be pointed at a first target.
     pub(super) activates: Mutex<bool>,
     /// An eoi begins and ends, and takes a while.
@@ -73,6 +75,7 @@ impl LogChip {
             refuses: Mutex::new(None),
             forgets: Mutex::new(true),
             activates: Mutex::new(true),
+            is_busy: Mutex::new(0),
             ends_slowly: Mutex::new(false),
         }
     }
@@ -164,7 +167,10 @@ impl LogChip {
     }
     fn retrigger(&self, _: &Level<'_>) -> bool {
         self.log.add("retrigger");
-        true
+        let mut busy = self.is_busy.lock().unwrap();
+        let left = busy.checked_sub(1);
+        *busy = left.unwrap_or(0);
+        left.is_none()
     }
     fn set_type(&self, _: &Level<'_>, trigger: Trigger) -> Result<Option<Flow>, IrqError> {
         self.log.add("set_type");

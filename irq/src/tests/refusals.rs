@@ -1,6 +1,7 @@
 //! Moves that fail half-way, and interrupts that come nevertheless.
 
 use super::*;
+use hal::Hal as _;
 
 fn managed_on(bench: &Bench, cpus: impl IntoIterator<Item = u32>) -> Irq {
     let affinity = cpus.into_iter().map(CpuId).collect();
@@ -232,4 +233,63 @@ fn what_lines_have_of_a_cpus_vectors_is_told() {
     assert!(matches!(refused, Some(IrqError::NoVector { .. } | IrqError::Exhausted(..))), "{refused:?}");
     let (kept, lines) = (told(CPU1).unwrap()[1], bench.core.views().len() as u32);
     assert_eq!(kept, lines - 1, "one for each managed line");
+}
+
+/// Defect: the line was enabled, unmasked and marked as pending, and nobody looked again: its device waited for ever.
+#[test]
+fn a_pending_interrupt_that_the_hardware_cannot_bring_back_now_is_tried_again() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = bench.line(Flow::FastEoi);
+    bench.core.disable_nosync(irq).unwrap();
+    bench.fire(irq);
+    *bench.domain.0.is_busy.lock().unwrap() = 3;
+    bench.log.take();
+    bench.core.enable(irq).unwrap();
+    assert_eq!(bench.said(), "unmask retrigger");
+    let after_ns = |ns| {
+        bench.hal.advance_ns(ns);
+        bench.core.housekeep();
+        (bench.said(), bench.core.next_deadline_ns(CPU0).map(|at_ns| at_ns - bench.hal.now_ns()))
+    };
+    let told = |said: &str, wait_ns| (String::from(said), wait_ns);
+    assert_eq!(after_ns(0), told("", Some(1_000_000)));
+    assert_eq!(after_ns(1_000_000), told("retrigger", Some(2_000_000)));
+    assert_eq!(after_ns(1_500_000), told("", Some(500_000)));
+    assert_eq!(after_ns(500_000), told("retrigger", Some(4_000_000)));
+    assert!(bench.core.view(irq).unwrap().pending);
+    assert_eq!(after_ns(4_000_000), told("retrigger", None));
+    assert!(!bench.core.view(irq).unwrap().pending);
+}
+
+#[test]
+fn a_pending_interrupt_of_a_line_that_was_disabled_again_waits_for_its_enable() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = bench.line(Flow::FastEoi);
+    bench.core.disable_nosync(irq).unwrap();
+    bench.fire(irq);
+    *bench.domain.0.is_busy.lock().unwrap() = 1;
+    bench.core.enable(irq).unwrap();
+    bench.core.disable_nosync(irq).unwrap();
+    bench.log.take();
+    bench.hal.advance_ns(10_000_000);
+    bench.core.housekeep();
+    assert_eq!((bench.said().as_str(), bench.core.next_deadline_ns(CPU0)), ("", None), "it may not deliver");
+    bench.core.enable(irq).unwrap();
+    assert_eq!(bench.said(), "unmask retrigger");
+}
+
+/// Defect: the same for an interrupt that was pending on a CPU that went offline.
+#[test]
+fn what_was_pending_on_a_cpu_that_went_is_tried_again_at_the_new_one() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = bench.line(Flow::Edge);
+    *bench.domain.0.pending.lock().unwrap() = true;
+    *bench.domain.0.is_busy.lock().unwrap() = 1;
+    bench.core.cpu_offline().unwrap();
+    assert_eq!(bench.said(), "set_affinity retrigger");
+    assert_eq!(bench.core.view(irq).unwrap().effective.unwrap().cpu, CPU1);
+    bench.hal.advance_ns(1_000_000);
+    bench.hal.on_cpu(CPU1, || bench.core.housekeep());
+    assert_eq!(bench.said(), "retrigger");
+    assert_eq!(bench.core.next_deadline_ns(CPU1), None);
 }

@@ -138,7 +138,7 @@ impl<H: Hal> Events<H> {
                 let (_, cpu) = state.mapped.ok_or(NO_EVENT)?;
                 let command =
                     if value { Command::Interrupt { device, event } } else { Command::Clear { device, event } };
-                Ok(its.post(&[command, its.sync(cpu)?])?)
+                Ok(its.post_firmly(&[command, its.sync(cpu)?])?)
             }),
         }
     }
