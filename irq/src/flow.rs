@@ -141,7 +141,7 @@ impl<H: Hal> IrqCore<H> {
             Flow::Level => self.level(line, state, taken),
             Flow::FastEoi => self.fast_eoi(line, state, taken),
             Flow::Strict => self.strict(line, state, taken),
-            Flow::PerCpu => per_cpu(state),
+            Flow::PerCpu => per_cpu(state, taken.cpu),
         }
     }
 
@@ -304,9 +304,17 @@ fn eoi(state: &mut LineState) {
     }
 }
 
-/// Runs only for a line without handlers: installed handlers are found without the lock.
-fn per_cpu<H: Hal>(mut state: Guard<'_, H>) {
+/// Runs only for a line without handlers: installed handlers are found without the lock. Disables the line on this CPU,
+/// as a level that nobody lowers would come again for ever.
+fn per_cpu<H: Hal>(mut state: Guard<'_, H>, cpu: CpuId) {
     state.note_unexpected();
+    // A handler may have come since.
+    if state.entries.is_empty() && state.percpu_enabled.contains(cpu) {
+        state.percpu_enabled.remove(cpu);
+        if let Some(hardware) = state.hardware() {
+            hardware.mask();
+        }
+    }
     ack(&mut state);
     eoi(&mut state);
 }

@@ -124,7 +124,7 @@ impl<H: Hal> IrqCore<H> {
     /// vector, once each CPU has looked after its lines ([`IrqCore::housekeep`]).
     ///
     /// # Errors
-    /// [`IrqError::InUse`] while it has handlers.
+    /// [`IrqError::InUse`] while it has handlers, [`IrqError::EnabledOn`] while a CPU has a per-CPU line enabled.
     pub fn free_line(&self, irq: Irq) -> Result<(), IrqError> {
         self.synchronize(irq)?;
         let line = self.line(irq)?;
@@ -132,6 +132,9 @@ impl<H: Hal> IrqCore<H> {
         let hardware = state.live(irq)?;
         if !state.entries.is_empty() {
             return Err(IrqError::InUse(irq));
+        }
+        if let Some(cpu) = state.percpu_enabled.iter().next() {
+            return Err(IrqError::EnabledOn(irq, cpu));
         }
         state.mask();
         hardware.release();

@@ -92,7 +92,7 @@ impl<H: Hal> IrqCore<H> {
         Ok(())
     }
 
-    /// Enables a per-CPU line on this CPU.
+    /// Enables a per-CPU line on this CPU. An interrupt that comes while the line has no handler disables it again.
     ///
     /// # Errors
     /// [`IrqError::NotPerCpu`], or the error of a chip that refuses an NMI.

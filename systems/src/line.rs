@@ -26,7 +26,8 @@ struct Owned<H: Hal> {
 impl<H: Hal> Drop for Owned<H> {
     fn drop(&mut self) {
         if self.done.get() == 0 {
-            // Refused only if handlers without a guard are installed. Their owner then keeps the line.
+            // Refused only if handlers without a guard are installed, or while a CPU has a per-CPU line enabled. The core
+            // then keeps the line.
             _ = self.core.free_line(self.irq);
         }
     }
@@ -140,7 +141,8 @@ impl<H: Hal> Line<H> {
     /// Frees the line now.
     ///
     /// # Errors
-    /// The guard, with [`IrqError::InUse`] while the line has handlers, or [`IrqError::InHandler`].
+    /// The guard, with [`IrqError::InUse`] while the line has handlers, [`IrqError::EnabledOn`] while a CPU has a per-CPU
+    /// line enabled, or [`IrqError::InHandler`].
     pub fn free(self) -> Result<(), (Self, IrqError)> {
         let irq = self.irq();
         let owned = Arc::try_unwrap(self.owned).map_err(|owned| (Self { owned }, IrqError::InUse(irq)))?;

@@ -41,6 +41,36 @@ fn each_cpu_enables_a_per_cpu_line_for_itself() {
     assert!(matches!(bench.core.set_flow(edge, Flow::PerCpu), Err(IrqError::Flow(Flow::PerCpu, _))));
 }
 
+/// Defect: the line's number went to another line, which did not know that a CPU has it enabled.
+#[test]
+fn a_per_cpu_line_that_a_cpu_has_enabled_is_not_freed() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = bench.alloc(Flow::PerCpu);
+    bench.hal.on_cpu(CPU1, || bench.core.enable_percpu(irq)).unwrap();
+    assert_eq!(bench.core.free_line(irq), Err(IrqError::EnabledOn(irq, CPU1)));
+    bench.hal.on_cpu(CPU1, || bench.core.disable_percpu(irq)).unwrap();
+    assert_eq!(bench.core.free_line(irq), Ok(()));
+}
+
+/// Defect: a level that nobody lowered came again for ever.
+#[test]
+fn a_per_cpu_line_without_a_handler_is_disabled_where_it_comes() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = bench.alloc(Flow::PerCpu);
+    for cpu in [CPU0, CPU1] {
+        bench.hal.on_cpu(cpu, || bench.core.enable_percpu(irq)).unwrap();
+    }
+    bench.said();
+    bench.hal.interrupt(CPU1, || assert!(bench.core.handle_irq(irq)));
+    assert_eq!(bench.said(), "mask ack eoi");
+    assert_eq!(bench.core.view(irq).unwrap().percpu_enabled, CpuSet::of(CPU0));
+    // With a handler, the CPU enables it again.
+    bench.core.request(irq, "timer", RequestFlags::default(), logging(&bench)).unwrap();
+    bench.hal.on_cpu(CPU1, || bench.core.enable_percpu(irq)).unwrap();
+    bench.hal.interrupt(CPU1, || assert!(bench.core.handle_irq(irq)));
+    assert_eq!(bench.said(), "unmask ack handle eoi");
+}
+
 /// The interrupted code holds the line's lock and every other lock of the core.
 #[test]
 fn an_nmi_is_handled_whatever_it_interrupts() {
