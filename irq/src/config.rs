@@ -10,7 +10,9 @@ const IDENTITIES_MAX: u32 = 1 << 20;
 pub struct CoreConfig {
     /// Number of CPUs, online or not.
     pub cpus: u32,
-    /// Number of CPUs that are online from the start. They have the lowest numbers.
+    /// The first CPU of this core. Those before it belong to another system, and are never online here.
+    pub first_cpu: u32,
+    /// Number of CPUs that are online from the start. They have the lowest numbers, from `first_cpu` on.
     pub cpus_online: u32,
     /// Most lines that can exist at the same time.
     pub lines_max: u32,
@@ -76,6 +78,7 @@ impl CoreConfig {
     pub fn new(cpus: u32, lines_max: u32) -> Self {
         Self {
             cpus,
+            first_cpu: 0,
             cpus_online: cpus,
             lines_max,
             identities: None,
@@ -85,7 +88,7 @@ impl CoreConfig {
     }
 
     pub(crate) fn validate(&self) -> Result<(), IrqError> {
-        if self.cpus_online == 0 || self.cpus_online > self.cpus {
+        if self.cpus_online == 0 || self.cpus_online > self.cpus.saturating_sub(self.first_cpu) {
             return Err(IrqError::Config("at least 1 and at most all CPUs must be online"));
         }
         if let Some(IdentitySpace { first, last, device_first, device_last }) = self.identities

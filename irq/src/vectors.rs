@@ -44,6 +44,8 @@ pub(crate) struct Matrix {
     first: u32,
     /// How many they may have of each CPU.
     total: u32,
+    /// The first CPU of this system.
+    first_cpu: u32,
     cpus: Vec<CpuVectors>,
 }
 
@@ -53,8 +55,9 @@ impl Matrix {
             config.identities.map(|space| (space.device_first.0, space.device_last.0 - space.device_first.0 + 1));
         let (first, total) = range.unwrap_or((0, 0));
         let taken = || (0..total.div_ceil(64)).map(|_| 0).collect();
-        let cpu = |index| CpuVectors { online: index < config.cpus_online, taken: taken(), ..CpuVectors::default() };
-        Self { first, total, cpus: (0..config.cpus).map(cpu).collect() }
+        let online = config.first_cpu..config.first_cpu + config.cpus_online;
+        let cpu = |index| CpuVectors { online: online.contains(&index), taken: taken(), ..CpuVectors::default() };
+        Self { first, total, first_cpu: config.first_cpu, cpus: (0..config.cpus).map(cpu).collect() }
     }
 
     /// Identities taken, and kept for managed lines, on all CPUs.
@@ -77,7 +80,7 @@ impl Matrix {
     }
 
     pub(crate) fn set_online(&mut self, cpu: CpuId) -> Result<(), IrqError> {
-        match self.cpus.get_mut(cpu.index()) {
+        match self.cpus.get_mut(cpu.index()).filter(|_| cpu.0 >= self.first_cpu) {
             None => Err(IrqError::Cpu(cpu, "does not belong to this system")),
             Some(state) if state.online => Err(IrqError::Cpu(cpu, "is online already")),
             Some(state) => {
@@ -141,7 +144,8 @@ impl Matrix {
     /// Keeps one identity on each of `cpus`, online or not, so that a managed line can always come back.
     pub(crate) fn reserve(&mut self, cpus: &CpuSet) -> Result<(), IrqError> {
         for cpu in cpus.iter() {
-            let state = self.cpus.get(cpu.index()).ok_or(IrqError::Cpu(cpu, "does not belong to this system"))?;
+            let state = self.cpus.get(cpu.index()).filter(|_| cpu.0 >= self.first_cpu);
+            let state = state.ok_or(IrqError::Cpu(cpu, "does not belong to this system"))?;
             let (used, reserved, total) = (state.used, state.reserved(), self.total);
             if used + reserved >= total {
                 return Err(IrqError::NoVector { cpu, used, reserved, total });

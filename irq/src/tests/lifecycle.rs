@@ -217,6 +217,22 @@ fn the_debug_view_names_every_level() {
     assert_eq!(bench.core.view(irq).unwrap().to_string(), expected);
 }
 
+/// Defect: the CPUs of another system counted as online, and a line whose CPU went was delivered there.
+#[test]
+fn a_cpu_of_another_system_is_never_online() {
+    let bench = Bench::with(ALL_OPS, |config| (config.cpus, config.first_cpu, config.cpus_online) = (3, 1, 2));
+    let irq = bench.core.alloc_line(bench.domain.clone(), &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
+    assert_eq!(bench.core.view(irq).unwrap().effective.unwrap().cpu, CpuId(2));
+    let last = bench.hal.on_cpu(CpuId(2), || bench.core.cpu_offline());
+    assert_eq!(last, Err(IrqError::Cpu(CpuId(2), "is the last one online")));
+    let foreign = IrqError::Cpu(CPU0, "does not belong to this system");
+    assert_eq!(bench.core.cpu_online(CPU0), Err(foreign));
+    assert_eq!(bench.core.set_affinity(irq, &CpuSet::of(CPU0)), Err(IrqError::NoCpu(irq)));
+    let managed = AllocRequest { managed: true, ..on(CpuSet::first(3)) };
+    assert_eq!(bench.core.alloc_line(bench.domain.clone(), &managed, Flow::Edge), Err(foreign));
+}
+
 #[test]
 fn impossible_configurations_are_refused() {
     let refused = |change: fn(&mut CoreConfig)| {
@@ -226,6 +242,7 @@ fn impossible_configurations_are_refused() {
     };
     assert!(refused(|config| config.cpus_online = 3));
     assert!(refused(|config| config.cpus_online = 0));
+    assert!(refused(|config| config.first_cpu = 1), "2 are to be online");
     assert!(refused(|config| identities(config).device_first = Identity(0x1f)));
     assert!(refused(|config| config.storm.burst = 0));
 }

@@ -83,7 +83,7 @@ impl<H: Hal> PcBuilder<H> {
         self
     }
 
-    /// Limits the system to these CPUs. Another system has the others of the machine.
+    /// Limits the system to these CPUs. Another system has the others of the machine: no line is delivered there.
     #[must_use]
     pub fn only_cpus(mut self, range: Range<u32>) -> Self {
         self.range = range;
@@ -221,7 +221,8 @@ where
         // The fault event of each unit needs a line too.
         self.core.lines_max += self.units.len() as u32;
         self.core.cpus = self.range.end;
-        self.core.cpus_online = self.range.end;
+        self.core.first_cpu = self.range.start;
+        self.core.cpus_online = self.range.end - self.range.start;
         let mut core = IrqCore::new(self.hal, self.core)?;
         self.force_threads.into_iter().for_each(|force| force(&mut core));
         let has_descriptors = self.has_descriptors();

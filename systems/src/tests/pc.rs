@@ -9,8 +9,8 @@ use drivers::apic::{ApicError, ApicId, ApicMode};
 use drivers::vtd::VtdError;
 use hal::host::{HostHal, HostRegs};
 use hal::{CpuId, Regs};
-use irq::Vector;
 use irq::posted::PostedConfig;
+use irq::{IrqError, Vector};
 use std::sync::Mutex;
 
 fn regs() -> HostRegs {
@@ -79,6 +79,15 @@ fn a_unit_that_cannot_remap_is_left_alone() {
 fn what_is_demanded_is_not_replaced() {
     let refused = build(builder(ApicMode::X2Apic, &[0, 1]).demand(Path::Posted));
     assert_eq!(refused.err(), Some(PcError::Fallback(0, Fallback::NoUnit)));
+}
+
+#[test]
+fn the_cpus_of_another_system_are_not_online() {
+    let pc = build(builder(ApicMode::X2Apic, &[0, 1]).only_cpus(1..2)).unwrap();
+    let foreign = IrqError::Cpu(CpuId(0), "does not belong to this system");
+    assert_eq!(pc.core().cpu_online(CpuId(0)), Err(foreign));
+    let last = pc.core().hal().on_cpu(CpuId(1), || pc.core().cpu_offline());
+    assert_eq!(last, Err(IrqError::Cpu(CpuId(1), "is the last one online")));
 }
 
 #[test]
