@@ -5,7 +5,7 @@ mod gic_rig;
 
 use drivers::gic::{EoiMode, GicError};
 use gic_rig::{ALL, Count, Do, Options, PULSE, Rig, Version, WIRE, hardware, wire_arg};
-use hal::{CpuId, CpuSet, Hal as _, Regs as _};
+use hal::{Affinity, CpuId, CpuSet, Hal as _, Regs as _, ThreadSpec, Threads as _};
 use irq::{Interrupts, IrqError, RequestFlags, StormConfig, Trigger};
 use machine::SimHal;
 use spec::gic::IntId;
@@ -105,6 +105,39 @@ fn the_kernels_tick_comes_when_it_was_asked_for() {
     let asked = asked.expect("it ends");
     let ticks = ticks.lock().expect("one host thread").clone();
     assert!(matches!(ticks[..], [at] if (asked..asked + 1_000).contains(&at)), "{ticks:?} for {asked}");
+    assert_eq!(machine.faults().0, []);
+}
+
+/// Defect: a CPU that never starts counted as online. The numbers of freed lines waited for it for ever, and a line that was
+/// moved there was mute.
+#[test]
+fn a_cpu_that_has_not_started_gets_no_line() {
+    let mut machine = rig_machine(2);
+    let windows = machine.gic().expect("it was asked for");
+    let entry = Arc::new(std::sync::OnceLock::<Arc<systems::arm::Arm<SimHal>>>::new());
+    let taken = entry.clone();
+    machine.set_exception_entry(move |_| taken.get().into_iter().for_each(|arm| arm.exception()));
+    let done = machine.run_boot(machine::time::Ps::from_ns(10_000_000), move || {
+        let timer = TimerHardware::physical_timer(windows.timer);
+        let arm = ArmBuilder::new(SimHal, hardware(&windows, Version::V3, 2), timer).lines_max(8);
+        let arm = arm.flight_ns(3_000).build().expect("the machine is as described");
+        assert!(entry.set(arm.clone()).is_ok(), "once");
+        arm.start_cpu().expect("the boot CPU");
+        let [here, there] = [0, 1].map(|cpu| CpuSet::of(CpuId(cpu)));
+        for _ in 0..20 {
+            arm.spi(IntId(40), here.clone()).expect("there is room").free().expect("it has no handler");
+            SimHal.delay_ns(20_000);
+        }
+        let line = arm.spi(IntId(40), here).expect("a wire");
+        assert_eq!(line.set_affinity(&there), Err(IrqError::NoCpu(line.irq())));
+        assert!(matches!(arm.spi(IntId(41), there.clone()), Err(IrqError::NoCpu(_))));
+        let second = arm.clone();
+        let spec = ThreadSpec { name: "start", affinity: Affinity::Cpu(CpuId(1)), urgent: false };
+        SimHal.spawn(spec, Box::new(move || second.start_cpu().expect("it starts"))).expect("the CPU exists");
+        SimHal.delay_ns(100_000);
+        assert_eq!(line.set_affinity(&there), Ok(()));
+    });
+    done.expect("it ends");
     assert_eq!(machine.faults().0, []);
 }
 

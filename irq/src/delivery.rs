@@ -99,6 +99,15 @@ impl<H: Hal> IrqCore<H> {
         self.deadline_hook = Some(hook);
     }
 
+    /// Sets the CPUs that are online from the start, in place of [`CoreConfig::cpus_online`]. All others come by
+    /// [`IrqCore::cpu_online`].
+    ///
+    /// # Errors
+    /// [`IrqError::Config`] without a CPU, [`IrqError::Cpu`] for one that does not belong to the system.
+    pub fn set_online(&mut self, cpus: &CpuSet) -> Result<(), IrqError> {
+        self.matrix.lock().start_with(cpus)
+    }
+
     /// Sets the chip whose eoi ends a stray interrupt: the root of all hierarchies.
     pub fn set_root_chip(&mut self, chip: Arc<IrqChip>) {
         self.root = Some(LevelData { chip, hwirq: HardwareIrq(0) });

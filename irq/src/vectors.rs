@@ -60,6 +60,15 @@ impl Matrix {
         Self { first, total, first_cpu: config.first_cpu, cpus: (0..config.cpus).map(cpu).collect() }
     }
 
+    /// Makes exactly `cpus` online, before there are lines.
+    pub(crate) fn start_with(&mut self, cpus: &CpuSet) -> Result<(), IrqError> {
+        if cpus.is_empty() {
+            return Err(IrqError::Config("at least 1 and at most all CPUs must be online"));
+        }
+        self.cpus.iter_mut().for_each(|state| state.online = false);
+        cpus.iter().try_for_each(|cpu| self.set_online(cpu))
+    }
+
     /// Identities taken, and kept for managed lines, on all CPUs.
     #[cfg(test)]
     pub(crate) fn in_use(&self) -> (u32, u32) {

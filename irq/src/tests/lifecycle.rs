@@ -234,6 +234,19 @@ fn a_cpu_of_another_system_is_never_online() {
 }
 
 #[test]
+fn a_core_starts_with_the_cpus_that_it_is_told() {
+    let mut core = IrqCore::new(HostHal::manual(3), CoreConfig { first_cpu: 1, cpus_online: 2, ..x86(3, 8) }).unwrap();
+    core.set_online(&CpuSet::of(CPU1)).unwrap();
+    assert_eq!(core.cpu_online(CPU1), Err(IrqError::Cpu(CPU1, "is online already")));
+    assert_eq!(core.cpu_online(CpuId(2)), Ok(()));
+    for foreign in [CPU0, CpuId(3)] {
+        let refused = core.set_online(&CpuSet::of(foreign));
+        assert_eq!(refused, Err(IrqError::Cpu(foreign, "does not belong to this system")));
+    }
+    assert!(matches!(core.set_online(&CpuSet::new()), Err(IrqError::Config(_))));
+}
+
+#[test]
 fn impossible_configurations_are_refused() {
     let refused = |change: fn(&mut CoreConfig)| {
         let mut config = x86(2, 8);

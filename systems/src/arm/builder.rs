@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use drivers::gic::{EoiMode, RwpPolls};
-use hal::{Hal, Threads, Word};
+use hal::{CpuSet, Hal, Threads, Word};
 use irq::{Action, CoreConfig, Irq, IrqCore, IrqReturn, StormConfig};
 use spec::gic::{IntId, Kind};
 
@@ -126,7 +126,7 @@ impl<H: Hal> ArmBuilder<H> {
     }
 
     /// Sets everything up, on the boot CPU. From now on, interrupts may come to each CPU that has called
-    /// [`Arm::start_cpu`]. The boot CPU must call it too.
+    /// [`Arm::start_cpu`]. The boot CPU must call it too. Before its first start no line can be delivered to another CPU.
     ///
     /// # Errors
     /// [`ArmError`] says what is wrong with the description, or which part did not start.
@@ -156,6 +156,7 @@ impl<H: Hal> ArmBuilder<H> {
         }
         let gic = Controller::new(hal, gic, (mode, rwp_polls), messages.as_ref().map_or(0, MessageHardware::lpis))?;
         let mut core = IrqCore::new(hal, config)?;
+        core.set_online(&CpuSet::of(hal.cpu()))?;
         force_threads.into_iter().for_each(|force| force(&mut core));
         let ppi = timer.ppi;
         let timer = Arc::new(GenericTimer::new(hal, timer, config.cpus)?);

@@ -7,7 +7,7 @@ use hal::{CpuId, Hal, Word};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub(super) enum Life {
-    /// The CPU has not started yet. The core may already send to it.
+    /// The CPU has not started yet. The core does not count it as online.
     New,
     /// The boot CPU after the build: its interface is on, but its private lines are off.
     Booted,
@@ -27,7 +27,7 @@ impl Life {
 
 impl<H: Hal> Arm<H> {
     /// Each CPU calls this when it comes online; the boot CPU calls it after the build. It starts the CPU's interface,
-    /// lets it receive messages, and enables the private lines. A CPU that had gone offline is brought online in the
+    /// lets it receive messages, and enables the private lines. Each CPU but the boot CPU is then brought online in the
     /// core.
     ///
     /// # Errors
@@ -52,7 +52,8 @@ impl<H: Hal> Arm<H> {
         }
         self.private_lines().try_for_each(|irq| self.core.enable_percpu(irq))?;
         self.set_life(cpu, Life::Up);
-        let came = if matches!(life, Life::Empty | Life::Off) { self.core.cpu_online(cpu) } else { Ok(()) };
+        // The boot CPU has been online in the core since the build.
+        let came = if life == Life::Booted { Ok(()) } else { self.core.cpu_online(cpu) };
         // The core may have set a deadline for this CPU before the CPU could be interrupted.
         if self.core.next_deadline_ns(cpu).is_some() {
             let off = self.hal.irq_save();
