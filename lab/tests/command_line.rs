@@ -139,6 +139,24 @@ fn a_sweep_is_run_resumed_merged_and_run_again() {
 }
 
 #[test]
+fn a_sweep_of_which_no_run_was_possible_ends_with_1() {
+    let folder = folder();
+    let sweep = "scenario = \"s.toml\"\ndeliveries = [\"posted\"]\n[grid]\n\"job.iodepth\" = [0, 100000]\n";
+    std::fs::write(folder.path().join("w.toml"), sweep).unwrap();
+    let judged = |arguments: &[&str]| {
+        let output = command(folder.path(), arguments).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1), "{error}");
+        assert!(error.contains("campanile: none of 2 runs was possible; the first: "), "{error}");
+    };
+    judged(&["sweep", "w.toml"]);
+    assert!(folder.path().join("w-results/results.csv").exists(), "the table says why");
+    text(folder.path(), &["sweep", "w.toml", "--shard", "1/2", "--out", "parts"]);
+    text(folder.path(), &["sweep", "w.toml", "--shard", "2/2", "--out", "parts"]);
+    judged(&["merge", "parts"]);
+}
+
+#[test]
 fn an_import_names_a_file_that_another_option_takes() {
     let folder = folder();
     let fio = r#"{"jobs": [{"jobname": "a", "read": {"iops": 9}}]}"#;

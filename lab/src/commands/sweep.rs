@@ -21,8 +21,7 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         let folder = folder.display();
         return cli::print(&format!("When all {} shards are done: campanile merge {folder}\n", shard.count));
     }
-    let written = Results::new(sweep, done.records)?.write(&folder)?;
-    cli::print(&written_text(&written))
+    told(&Results::new(sweep, done.records)?.write(&folder)?)
 }
 
 /// Carries out a sweep or a shard, and writes the table of a whole one. Returns the folder; prints nothing.
@@ -36,7 +35,7 @@ pub(super) fn answer(args: &SweepArgs, stop: &StopFlag) -> Result<String, Failur
     let done = on_threads(args.jobs, || carry_out(&sweep, shard, &folder, stop))??;
     ended(stop)?;
     if shard.count == 1 {
-        Results::new(sweep, done.records)?.write(&folder)?;
+        judged(&Results::new(sweep, done.records)?.write(&folder)?)?;
     }
     Ok(folder.to_string_lossy().into_owned())
 }
@@ -90,9 +89,9 @@ impl Remote {
     /// Writes the table. Returns the folder.
     ///
     /// # Errors
-    /// Runs are missing, or a file cannot be written.
+    /// Runs are missing, a file cannot be written, or no run was possible.
     pub fn finish(self) -> Result<String, Failure> {
-        self.parts.finish()?.write(&self.folder)?;
+        judged(&self.parts.finish()?.write(&self.folder)?)?;
         Ok(self.folder.to_string_lossy().into_owned())
     }
 }
@@ -129,8 +128,7 @@ pub(super) fn merge(args: &MergeArgs) -> Result<(), Failure> {
         (None, Some(first)) => first.parent().unwrap_or(Path::new(".")).to_owned(),
         (None, None) => PathBuf::from("."),
     };
-    let written = Results::merge(&args.shards)?.write(&folder)?;
-    cli::print(&written_text(&written))
+    told(&Results::merge(&args.shards)?.write(&folder)?)
 }
 
 /// Carries out a sweep again in a folder of its own. Returns its table as CSV and Parquet.
@@ -173,8 +171,23 @@ fn text(done: &Done, shard: Shard, folder: &Path) -> String {
     text
 }
 
+/// Prints what was written, and judges it.
+fn told(written: &Written) -> Result<(), Failure> {
+    cli::print(&written_text(written))?;
+    judged(written)
+}
+
+/// A sweep of which no run was possible has its table, and is a failure.
+fn judged(written: &Written) -> Result<(), Failure> {
+    let Written { errors, none_ran, .. } = written;
+    match none_ran {
+        Some(why) => Err(Failure::Run(format!("none of {errors} runs was possible; the first: {why}").into())),
+        None => Ok(()),
+    }
+}
+
 fn written_text(written: &Written) -> String {
-    let Written { files, rows, errors } = written;
+    let Written { files, rows, errors, .. } = written;
     let mut text = format!("{rows} rows");
     if *errors > 0 {
         text += &format!("; {errors} runs were not possible, column `error` says why");

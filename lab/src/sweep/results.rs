@@ -28,6 +28,8 @@ pub struct Written {
     pub rows: u64,
     /// Runs that were not possible.
     pub errors: u64,
+    /// Why the first run was not possible, if none was.
+    pub none_ran: Option<String>,
 }
 
 impl Results {
@@ -101,7 +103,12 @@ impl Results {
             ("page.html", page::page(self).into_bytes()),
             ("manifest.json", manifest.into_bytes()),
         ];
-        let mut written = Written { files: Vec::new(), rows: self.rows(), errors: self.errors() };
+        let mut written = Written {
+            files: Vec::new(),
+            rows: self.rows(),
+            errors: self.errors(),
+            none_ran: self.none_ran().map(str::to_owned),
+        };
         for (name, bytes) in files {
             let path = folder.join(name);
             AtomicFile::prepare("--out", &path)?.commit(&bytes)?;
@@ -117,6 +124,11 @@ impl Results {
 
     fn errors(&self) -> u64 {
         self.records.iter().filter(|record| record.error.is_some()).count() as u64
+    }
+
+    fn none_ran(&self) -> Option<&str> {
+        let first = self.records.first()?.error.as_deref()?;
+        self.records.iter().all(|record| record.error.is_some()).then_some(first)
     }
 
     /// The table as CSV (RFC 4180, with line feeds).
