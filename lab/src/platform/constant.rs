@@ -41,6 +41,16 @@ impl Constant {
         self.reason != ABSENT
     }
 
+    /// The reason text of a constant that a setting at `place` changed.
+    pub(super) fn reason_to_set(place: &Place) -> String {
+        format!("set by {place}")
+    }
+
+    /// Whether a setting changed it after its file was read.
+    pub(super) fn is_set_again(&self) -> bool {
+        self.reason == Self::reason_to_set(&self.place)
+    }
+
     /// A time in whole picoseconds, the machine's unit.
     pub fn ps(&self) -> u64 {
         (self.value * 1000.0).round() as u64

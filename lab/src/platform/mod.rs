@@ -135,12 +135,24 @@ impl Platform {
     /// # Errors
     /// A drive's smallest media time is above its mean, or its longest transfer is no power of two.
     pub fn validate(&self) -> Result<(), InputError> {
+        self.validate_as(Constant::is_set_again)
+    }
+
+    /// As [`Self::validate`]. Where two constants contradict each other, the error names one that is `new`: the others were
+    /// right before.
+    fn validate_as(&self, new: impl Fn(&Constant) -> bool) -> Result<(), InputError> {
         for (kind, drive) in &self.drives {
-            if drive.media_floor.value > drive.media_mean.value {
-                let value = Unit::Time.format(drive.media_floor.value);
-                let key = format!("drive.{kind}.media_floor");
-                let valid = format!("at most drive.{kind}.media_mean, {}", Unit::Time.format(drive.media_mean.value));
-                return Err(InputError::value(&drive.media_floor.place, key, value, "is above the mean", valid));
+            let (floor, mean) = (&drive.media_floor, &drive.media_mean);
+            if floor.value > mean.value {
+                let [floor_key, mean_key] = ["media_floor", "media_mean"].map(|name| format!("drive.{kind}.{name}"));
+                let [floor_time, mean_time] = [floor, mean].map(|time| Unit::Time.format(time.value));
+                return Err(if new(mean) && !new(floor) {
+                    let valid = format!("at least {floor_key}, {floor_time} ({})", floor.place);
+                    InputError::value(&mean.place, mean_key, mean_time, "is below the smallest time", valid)
+                } else {
+                    let valid = format!("at most {mean_key}, {mean_time} ({})", mean.place);
+                    InputError::value(&floor.place, floor_key, floor_time, "is above the mean", valid)
+                });
             }
             if !drive.transfer.whole().is_power_of_two() {
                 let (key, value) = (format!("drive.{kind}.transfer"), Unit::Size.format(drive.transfer.value));
@@ -161,7 +173,7 @@ impl Platform {
             return Err(setting.unknown(names.iter().map(String::as_str)));
         };
         let value = spec.unit.read(setting, spec.min, spec.max)?;
-        let reason = format!("set by {}", setting.place);
+        let reason = Constant::reason_to_set(&setting.place);
         let place = setting.place.clone();
         *constant = Constant { value, reason, fit: false, uncertainty: None, region: Vec::new(), place };
         Ok(())

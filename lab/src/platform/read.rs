@@ -131,7 +131,7 @@ impl Platform {
         let is_own = EMBEDDED.iter().all(|(_, _, carried)| *carried != text);
         let platform =
             Self { name, about, base: lender, is_own, misses, cpu, fabric, drives, accelerator, nic, vhost, gic };
-        platform.validate()?;
+        platform.validate_as(|constant| constant.place.file == file)?;
         Ok(platform)
     }
 }

@@ -91,7 +91,13 @@ fn a_constant_needs_unit_reason_and_bounds() {
     );
     assert_eq!(
         variant("[drive.gen5]\nmedia_floor = { value = 2, unit = \"ms\", reason = \"r\" }").unwrap_err(),
-        "mine.toml:4: drive.gen5.media_floor: `2 ms` is above the mean; valid: at most drive.gen5.media_mean, 60 us"
+        "mine.toml:4: drive.gen5.media_floor: `2 ms` is above the mean; \
+         valid: at most drive.gen5.media_mean, 60 us (platforms/emr.toml:69)"
+    );
+    assert_eq!(
+        variant("[drive.gen5]\nmedia_mean = { value = 2, unit = \"us\", reason = \"r\" }").unwrap_err(),
+        "mine.toml:4: drive.gen5.media_mean: `2 us` is below the smallest time; \
+         valid: at least drive.gen5.media_floor, 45 us (platforms/emr.toml:70)"
     );
     assert_eq!(
         variant("[drive.new]\nslots = { value = 2, reason = \"r\" }").unwrap_err(),
