@@ -17,6 +17,8 @@ use systems::pc::PcError;
 /// Why a run gave no figures.
 #[derive(Debug)]
 pub enum RunError {
+    /// The process has no address space for so many bytes of a machine's memory.
+    NoSpace(usize),
     /// The drivers could not bring the server up.
     Setup(SetupError),
     /// Bring-up did not end.
@@ -33,6 +35,13 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoSpace(bytes) => {
+                let mib = bytes >> 20;
+                write!(
+                    f,
+                    "the simulated machine's memory takes {mib} MiB of address space, which this process does not get (ulimit -v); valid: fewer drives, fewer queues, or smaller buffers; RAYON_NUM_THREADS=1 simulates one machine at a time"
+                )
+            }
             Self::Setup(error) => write!(f, "the server could not be set up: {error}"),
             Self::Boot(error) => write!(f, "the server did not come up: {error}"),
             Self::Stuck { at_ns, end } => write!(f, "the machine stands still at {at_ns} ns: {end:?}"),

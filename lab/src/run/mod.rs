@@ -6,6 +6,7 @@ pub(crate) mod error;
 pub(crate) mod pcie;
 mod recorder;
 mod rig;
+mod space;
 pub(crate) mod span;
 pub(crate) mod x86;
 
@@ -193,32 +194,40 @@ pub fn run_all(plan: &Plan, traced: bool, stop: &StopFlag) -> Result<Vec<Run>, R
 }
 
 /// An empty machine with the platform's CPUs and their costs, whose threads stay where they are put.
-pub(crate) fn machine(plan: &Plan, memory_bytes: usize, seed: u64, traced: bool) -> Machine {
+///
+/// # Errors
+/// This process has no address space for its memory.
+pub(crate) fn machine(plan: &Plan, memory_bytes: usize, seed: u64, traced: bool) -> Result<Machine, RunError> {
     machine_with(plan, memory_bytes, seed, traced, None)
 }
 
 /// As [`machine`], with threads placed and moved by `topology`.
+///
+/// # Errors
+/// As [`machine`].
 pub(crate) fn machine_with(
     plan: &Plan,
     memory_bytes: usize,
     seed: u64,
     traced: bool,
     topology: Option<Topology>,
-) -> Machine {
-    let mut machine = Machine::new(MachineConfig {
-        cpus: plan.cpus,
-        memory_bytes,
-        seed,
-        jitter_percent: plan.platform.fabric.jitter.whole() as u32,
-        costs: costs(&plan.platform),
-        topology,
-        interrupts: interrupts(&plan.platform),
-        interrupt_limit: plan.options.interrupt_limit_ns.map(Ps::from_ns),
-        trace_spans_max: if traced { RECORDS_MAX } else { 0 },
-        ..MachineConfig::default()
-    });
+) -> Result<Machine, RunError> {
+    let mut machine = space::build(memory_bytes, || {
+        Machine::new(MachineConfig {
+            cpus: plan.cpus,
+            memory_bytes,
+            seed,
+            jitter_percent: plan.platform.fabric.jitter.whole() as u32,
+            costs: costs(&plan.platform),
+            topology,
+            interrupts: interrupts(&plan.platform),
+            interrupt_limit: plan.options.interrupt_limit_ns.map(Ps::from_ns),
+            trace_spans_max: if traced { RECORDS_MAX } else { 0 },
+            ..MachineConfig::default()
+        })
+    })?;
     machine.set_tracing(false);
-    machine
+    Ok(machine)
 }
 
 /// The interrupt hardware: the platform's GIC, or local APICs.

@@ -40,7 +40,7 @@ impl StreamRig {
     ) -> Result<Self, RunError> {
         let constants = plan.platform.accelerator.as_ref().expect("the plan was validated");
         let buffers = accelerator.devices * (accelerator.bytes.next_multiple_of(4096) + (64 << 10));
-        let mut machine = crate::run::machine(plan, buffers as usize + (64 << 20), seed, traced);
+        let mut machine = crate::run::machine(plan, buffers as usize + (64 << 20), seed, traced)?;
         let mut pcie = Pcie::new(&mut machine, &plan.platform, accelerator.devices as usize);
         let mut devices = Vec::new();
         for index in 0..accelerator.devices {

@@ -42,7 +42,7 @@ impl NetworkRig {
         seed: u64,
         traced: bool,
     ) -> Result<Self, RunError> {
-        let mut machine = crate::run::machine(plan, memory_bytes(plan, network), seed, traced);
+        let mut machine = crate::run::machine(plan, memory_bytes(plan, network), seed, traced)?;
         let hardware = Hardware::build(&mut machine, plan, network, variant);
         let pc = x86::Parts::without_remapping(plan.cpus);
         let soft: Arc<OnceLock<Arc<irq::poll::SoftPoll<machine::SimHal>>>> = Arc::default();

@@ -75,7 +75,7 @@ impl RdmaRig {
         seed: u64,
         traced: bool,
     ) -> Result<Self, RunError> {
-        let mut machine = run::machine(plan, memory_bytes(rdma), seed, traced);
+        let mut machine = run::machine(plan, memory_bytes(rdma), seed, traced)?;
         let wire = Wire::default();
         let pair = ["initiator", "target"].map(|name| {
             let mut pcie = Pcie::new(&mut machine, &plan.platform, 1);

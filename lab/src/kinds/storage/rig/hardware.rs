@@ -5,8 +5,8 @@ use super::split::PAGE_BYTES;
 use crate::kinds::storage::{DrivePlan, Storage, topology};
 use crate::plan::Plan;
 use crate::platform::{Constant, Drive};
-use crate::run;
 use crate::run::pcie::{Pcie, Site};
+use crate::run::{self, RunError};
 use machine::Machine;
 use machine::fabric::stranger::Stranger;
 use machine::model::ModelId;
@@ -24,10 +24,13 @@ pub(crate) struct Hardware {
 
 impl Hardware {
     /// Builds it.
-    pub(crate) fn new(plan: &Plan, storage: &Storage, seed: u64, traced: bool) -> Self {
+    ///
+    /// # Errors
+    /// This process has no address space for the machine's memory.
+    pub(crate) fn new(plan: &Plan, storage: &Storage, seed: u64, traced: bool) -> Result<Self, RunError> {
         let platform = &plan.platform;
         let topology = Some(topology(platform));
-        let mut machine = run::machine_with(plan, memory_bytes(plan, storage), seed, traced, topology);
+        let mut machine = run::machine_with(plan, memory_bytes(plan, storage), seed, traced, topology)?;
         let mut pcie = Pcie::new(&mut machine, platform, storage.drives.len());
         let mut drives = Vec::new();
         for drive in &storage.drives {
@@ -42,7 +45,7 @@ impl Hardware {
             let stranger = Stranger::new(pcie.iommus[0], STRANGER, Ps::from_ns(interval_ns));
             machine.add_model(|_| Box::new(stranger))
         });
-        Self { machine, drives, pcie, stranger }
+        Ok(Self { machine, drives, pcie, stranger })
     }
 
     /// From now on the stranger, if the plan has one, sends the first drive's message. It stays silent if there is no

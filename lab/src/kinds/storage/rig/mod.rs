@@ -13,7 +13,7 @@ mod meter;
 mod queues;
 mod room;
 mod sequence;
-mod split;
+pub(super) mod split;
 mod stages;
 mod tally;
 
@@ -59,7 +59,7 @@ impl StorageRig {
         traced: bool,
     ) -> Result<Self, RunError> {
         let plan = &as_varied(plan, delivery);
-        let mut hardware = Hardware::new(plan, storage, seed, traced);
+        let mut hardware = Hardware::new(plan, storage, seed, traced)?;
         let parts = host::Parts::new(&mut hardware, plan, storage, delivery);
         let host = boot(&mut hardware.machine, move || StorageHost::set_up(parts))?;
         let tally = Tally::new(storage.jobs.len(), meters(plan, storage));

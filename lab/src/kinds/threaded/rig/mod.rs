@@ -44,7 +44,7 @@ impl ThreadedRig {
         seed: u64,
         traced: bool,
     ) -> Result<Self, RunError> {
-        let mut machine = crate::run::machine(plan, MEMORY_BYTES, seed, traced);
+        let mut machine = crate::run::machine(plan, MEMORY_BYTES, seed, traced)?;
         let gic = machine.gic().expect("the plan was validated");
         let neighbour = threaded.neighbour_ns.map(|every_ns| {
             let every = Ps::from_ns(every_ns);
