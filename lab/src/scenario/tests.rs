@@ -408,3 +408,19 @@ fn the_whole_runtime_is_simulated_up_to_ten_seconds() {
     let other = Request { sets: vec!["duration=runtime".into()], ..Request::of("rdma-deep") }.plan().unwrap_err();
     assert!(other.to_string().contains("`runtime` is for jobs on drives"), "{other}");
 }
+
+#[test]
+fn long_ios_are_simulated_by_their_commands() {
+    let of = |options: &str| {
+        let job = format!("[a]\nfilename=/dev/nvme0n1\ndirect=1\nioengine=io_uring\nrw=randread\nbs=1g\n{options}");
+        resolve("platform = \"emr\"\nworkload = \"j.fio\"\n", &job, |_| {}).unwrap()
+    };
+    // A turn of all I/Os in flight would be 5,300 s.
+    let deep = of("iodepth=65536\n");
+    assert!(deep.spans.ramp_ns + deep.spans.measured_ns < 300_000_000_000, "{:?}", deep.spans);
+    let warned = |plan: &Plan, text: &str| plan.warnings.iter().any(|warning| warning.meaning.contains(text));
+    assert!(warned(&deep, "134217728 commands of I/Os are in flight together"), "{:?}", deep.warnings);
+    let long = of("size=100g\n");
+    assert!(warned(&long, "after 100 I/Os of 2048 commands; a simulated span stands for it"), "{:?}", long.warnings);
+    assert!(of("size=50g\n").warnings.is_empty(), "102,400 commands are simulated to their end");
+}

@@ -1,7 +1,7 @@
 //! Resolves a storage experiment completely: jobs become threads on CPUs, filenames become drives.
 
 use super::names::Names;
-use super::turn::{in_flight, share_simulated, turn_ns};
+use super::turn::{commands_in_flight, share_simulated, turn_ns};
 use super::{IoEngine, JobPlan, stages};
 use crate::fio::{FioJob, Reporting};
 use crate::input::{InputError, Warning};
@@ -66,7 +66,7 @@ impl Resolve<'_> {
         self.warn_of_syncs(&storage);
         let spans = self.spans(turn_ns(&storage, &self.common.platform))?;
         self.warn_of_turns(&storage, &spans);
-        stages::settle(&mut storage, &spans, &mut self.warnings)?;
+        stages::settle(&mut storage, &self.common.platform, &spans, &mut self.warnings)?;
         Ok(Resolved { cpus, work: Work::new(storage, variants), spans, warnings: self.warnings })
     }
 
@@ -199,16 +199,17 @@ impl Resolve<'_> {
 
     /// A span that is shorter than the time in which the drives do all I/Os in flight measures queues that are filling.
     fn warn_of_turns(&mut self, storage: &Storage, spans: &Spans) {
-        let share = share_simulated(storage);
-        let whole_ns = turn_ns(storage, &self.common.platform) as f64 / share;
+        let platform = &self.common.platform;
+        let share = share_simulated(storage, platform);
+        let whole_ns = turn_ns(storage, platform) as f64 / share;
         if share < 1.0
             && (spans.ramp_ns as f64) < whole_ns
             && let Some(job) = storage.jobs.iter().max_by_key(|job| job.iodepth)
         {
             let meaning = format!(
-                "{} I/Os are in flight together, more than are simulated: queues are still filling when the span ends, and \
-                 latencies are too small; --set ramp=TIME --set duration=TIME simulate more",
-                in_flight(storage)
+                "{} commands of I/Os are in flight together, more than are simulated: queues are still filling when the span \
+                 ends, and latencies are too small; --set ramp=TIME --set duration=TIME simulate more",
+                commands_in_flight(storage, platform)
             );
             self.warnings.push(Warning { place: job.source.clone(), key: "iodepth".into(), meaning });
         }

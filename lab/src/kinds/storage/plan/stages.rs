@@ -1,6 +1,6 @@
 //! Which jobs run to their own end, which are stopped after a simulated span, and what begins when.
 //!
-//! Jobs that end by themselves run to that end, the shortest first, up to [`IOS_MAX`] I/Os together. Every other job runs for the
+//! Jobs that end by themselves run to that end, the shortest first, up to [`COMMANDS_MAX`] commands together. Every other job runs for the
 //! simulated span, which stands for its runtime. All jobs of a file that has stages share [`SPANS_MAX`] such spans.
 //!
 //! A paced job needs longer than the span for a few I/Os, and one with an end of its own may need longer too. Those that are stopped
@@ -10,12 +10,14 @@ use crate::input::{InputError, Warning};
 use crate::kinds::storage::Storage;
 use crate::kinds::storage::load::{DIRECTIONS, Load};
 use crate::plan::Spans;
+use crate::platform::Platform;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::IoEngine;
+use super::turn::commands;
 
-/// I/Os that are simulated to their jobs' own ends, of all jobs together: about a second of host time.
-const IOS_MAX: u64 = 200_000;
+/// Commands that are simulated to their jobs' own ends, of all jobs together: about a second of host time. A long I/O is many.
+const COMMANDS_MAX: u64 = 200_000;
 /// Spans that the phases of one run take together.
 const SPANS_MAX: u64 = 8;
 /// The least I/Os that a paced job is given.
@@ -27,11 +29,16 @@ const SPAN_MIN_NS: u64 = 200_000;
 ///
 /// # Errors
 /// A job waits for a section that does not exist.
-pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Warning>) -> Result<(), InputError> {
+pub(super) fn settle(
+    storage: &mut Storage,
+    platform: &Platform,
+    spans: &Spans,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), InputError> {
     number_phases(storage)?;
     storage.verify_data |= storage.jobs.iter().filter_map(|job| job.load.as_ref()).any(|load| load.verify.checks);
-    let mut own_end = own_ends(storage);
-    warn_of_cut_ends(storage, &own_end, warnings);
+    let mut own_end = own_ends(storage, platform);
+    warn_of_cut_ends(storage, platform, &own_end, warnings);
     let has_stages = storage.jobs.iter().any(|job| {
         job.load.as_ref().is_some_and(|load| {
             let start = &load.start;
@@ -156,13 +163,17 @@ fn stop_the_paced(storage: &Storage, own_end: &mut [bool]) {
 }
 
 /// A job without a runtime that takes more I/Os to its end than are simulated says so.
-fn warn_of_cut_ends(storage: &Storage, own_end: &[bool], warnings: &mut Vec<Warning>) {
+fn warn_of_cut_ends(storage: &Storage, platform: &Platform, own_end: &[bool], warnings: &mut Vec<Warning>) {
     for (job, _) in storage.jobs.iter().zip(own_end).filter(|(_, own)| !**own) {
         let Some(load) = job.load.as_ref().filter(|load| load.ends.runtime_ns.is_none()) else { continue };
         let Some(ios) = load.own_ios(Load::directions(&job.pattern)) else { continue };
+        let (each, counted) = match commands(job, storage, platform) {
+            1 => (String::new(), "I/Os"),
+            commands => (format!(" of {commands} commands"), "commands"),
+        };
         let meaning = format!(
-            "the job would end after {ios} I/Os; a simulated span stands for it, since jobs run to their ends up to {IOS_MAX} \
-             I/Os together",
+            "the job would end after {ios} I/Os{each}; a simulated span stands for it, since jobs run to their ends up to \
+             {COMMANDS_MAX} {counted} together",
         );
         let warning = Warning { place: job.source.clone(), key: "size".into(), meaning };
         // The clones of a section follow each other.
@@ -177,16 +188,19 @@ fn is_short(load: &Load, spans: &Spans) -> bool {
     own_ns(load) < spans.ramp_ns + spans.measured_ns && !load.is_plain()
 }
 
-/// The jobs that run to their own end: those with the fewest I/Os, as many as [`IOS_MAX`] allows together.
-fn own_ends(storage: &Storage) -> Vec<bool> {
-    let ios = |job: &super::JobPlan| job.load.as_ref()?.own_ios(Load::directions(&job.pattern));
+/// The jobs that run to their own end: those with the fewest commands, as many as [`COMMANDS_MAX`] allows together.
+fn own_ends(storage: &Storage, platform: &Platform) -> Vec<bool> {
+    let cost = |job: &super::JobPlan| {
+        let ios = job.load.as_ref()?.own_ios(Load::directions(&job.pattern))?;
+        Some(ios.saturating_mul(commands(job, storage, platform)))
+    };
     let mut ending: Vec<(u64, usize)> =
-        storage.jobs.iter().enumerate().filter_map(|(index, job)| Some((ios(job)?, index))).collect();
+        storage.jobs.iter().enumerate().filter_map(|(index, job)| Some((cost(job)?, index))).collect();
     ending.sort_unstable();
     let (mut own_end, mut together) = (vec![false; storage.jobs.len()], 0u64);
-    for (ios, index) in ending {
-        together = together.saturating_add(ios);
-        own_end[index] = together <= IOS_MAX;
+    for (commands, index) in ending {
+        together = together.saturating_add(commands);
+        own_end[index] = together <= COMMANDS_MAX;
     }
     own_end
 }

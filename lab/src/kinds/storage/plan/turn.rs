@@ -1,25 +1,39 @@
 //! How long a drive needs for all I/Os that its jobs keep in flight. Shorter spans would measure a queue that is filling.
 
+use crate::kinds::storage::rig::split;
 use crate::kinds::storage::{JobPlan, Storage, Trims};
 use crate::platform::{Drive, Platform};
 
 /// I/Os in flight whose turn is simulated, of all jobs together: a ramp and a span of four turns take half a million I/Os.
 const TURN_IOS_MAX: u64 = 100_000;
+/// Commands of those I/Os, if they are split. Until a turn is over none of them may have ended, so it is a long one at most:
+/// some seconds of host time for each run.
+const TURN_COMMANDS_MAX: u64 = 1_000_000;
 
 /// What a turn is simulated of: all I/Os in flight, or the first so many.
-pub(super) fn share_simulated(storage: &Storage) -> f64 {
-    (TURN_IOS_MAX as f64 / in_flight(storage).max(1) as f64).min(1.0)
+pub(super) fn share_simulated(storage: &Storage, platform: &Platform) -> f64 {
+    let ios: u64 = storage.jobs.iter().map(|job| u64::from(job.iodepth)).sum();
+    let share = |most: u64, of: u64| most as f64 / of.max(1) as f64;
+    share(TURN_IOS_MAX, ios).min(share(TURN_COMMANDS_MAX, commands_in_flight(storage, platform))).min(1.0)
 }
 
-/// The I/Os that all jobs keep in flight together.
-pub(super) fn in_flight(storage: &Storage) -> u64 {
-    storage.jobs.iter().map(|job| u64::from(job.iodepth)).sum()
+/// The commands that all jobs keep in flight together.
+pub(super) fn commands_in_flight(storage: &Storage, platform: &Platform) -> u64 {
+    storage.jobs.iter().map(|job| u64::from(job.iodepth) * commands(job, storage, platform)).sum()
+}
+
+/// The commands of one I/O of a job.
+pub(super) fn commands(job: &JobPlan, storage: &Storage, platform: &Platform) -> u64 {
+    let Some(kind) = platform.drive(&storage.drives[job.drive].model) else { return 1 };
+    let transfer = kind.transfer.whole().min(u32::MAX.into()) as u32;
+    let most = split::command_bytes_max(transfer, storage.max_sectors_bytes, storage.max_segments);
+    split::commands(job.block_bytes, most.max(1)).into()
 }
 
 /// The longest turn of a drive, in ns: the bytes in flight at the rate of its link, or what is to be written, its cache
-/// included, at the rate of its media. Of more I/Os than are simulated for a turn it is that share.
+/// included, at the rate of its media. Of more than is simulated for a turn it is that share.
 pub(super) fn turn_ns(storage: &Storage, platform: &Platform) -> u64 {
-    let share = share_simulated(storage);
+    let share = share_simulated(storage, platform);
     let of_drive = |index: usize| {
         let kind = platform.drive(&storage.drives[index].model)?;
         let jobs = || storage.jobs.iter().filter(|job| job.drive == index);

@@ -11,14 +11,14 @@ pub(super) const PAGE_BYTES: u32 = 4096;
 
 /// The longest command, in bytes, for a controller that takes `transfer_bytes_max`. A whole number of pages, or of
 /// blocks where the limit is below a page.
-pub(super) fn command_bytes_max(transfer_bytes_max: u32, max_sectors_bytes: u32, max_segments: u32) -> u32 {
+pub(in super::super) fn command_bytes_max(transfer_bytes_max: u32, max_sectors_bytes: u32, max_segments: u32) -> u32 {
     let segments = max_segments.saturating_mul(PAGE_BYTES);
     let most = transfer_bytes_max.min(max_sectors_bytes).min(segments);
     if most < PAGE_BYTES { most } else { most - most % PAGE_BYTES }
 }
 
 /// The number of commands of an I/O.
-pub(super) fn commands(io_bytes: u32, command_bytes_max: u32) -> u32 {
+pub(in super::super) fn commands(io_bytes: u32, command_bytes_max: u32) -> u32 {
     io_bytes.div_ceil(command_bytes_max)
 }
 
