@@ -1,28 +1,29 @@
 //! The random map: which blocks of a file have had their I/O in this pass.
 
+use std::collections::HashMap;
+
 /// Bits that are allocated together.
 const CHUNK_BITS: u64 = 1 << 15;
 
-/// One bit a block, allocated where blocks are marked.
+/// One bit a block, allocated where blocks are marked: a drive has a million million blocks of a byte.
 pub(super) struct Map {
     bits: u64,
     marked: u64,
-    chunks: Vec<Option<Box<[u64]>>>,
+    chunks: HashMap<u64, Box<[u64]>>,
 }
 
 impl Map {
     pub(super) fn new(bits: u64) -> Self {
-        let chunks = (0..bits.div_ceil(CHUNK_BITS)).map(|_| None).collect();
-        Self { bits, marked: 0, chunks }
+        Self { bits, marked: 0, chunks: HashMap::new() }
     }
 
     pub(super) fn clear(&mut self) {
-        self.chunks.iter_mut().for_each(|chunk| *chunk = None);
+        self.chunks.clear();
         self.marked = 0;
     }
 
     pub(super) fn is_marked(&self, bit: u64) -> bool {
-        let chunk = self.chunks.get((bit / CHUNK_BITS) as usize).and_then(Option::as_ref);
+        let chunk = self.chunks.get(&(bit / CHUNK_BITS));
         chunk.is_some_and(|words| words[(bit % CHUNK_BITS / 64) as usize] & 1 << (bit % 64) != 0)
     }
 
@@ -32,7 +33,7 @@ impl Map {
         while done < count && first + done < self.bits && !self.is_marked(first + done) {
             let bit = first + done;
             let empty = || vec![0; (CHUNK_BITS / 64) as usize].into_boxed_slice();
-            let words = self.chunks[(bit / CHUNK_BITS) as usize].get_or_insert_with(empty);
+            let words = self.chunks.entry(bit / CHUNK_BITS).or_insert_with(empty);
             words[(bit % CHUNK_BITS / 64) as usize] |= 1 << (bit % 64);
             done += 1;
         }
@@ -50,7 +51,7 @@ impl Map {
 
     fn free_from(&self, mut bit: u64) -> Option<u64> {
         while bit < self.bits {
-            let Some(words) = &self.chunks[(bit / CHUNK_BITS) as usize] else { return Some(bit) };
+            let Some(words) = self.chunks.get(&(bit / CHUNK_BITS)) else { return Some(bit) };
             let free = !words[(bit % CHUNK_BITS / 64) as usize] >> (bit % 64);
             if free != 0 {
                 let found = bit + u64::from(free.trailing_zeros());
@@ -77,6 +78,15 @@ mod tests {
         assert_eq!(map.next_free(99), Some(0));
         map.clear();
         assert!(!map.is_marked(10));
+    }
+
+    #[test]
+    fn a_map_of_very_many_blocks_takes_no_memory_but_for_those_that_are_marked() {
+        let mut maps: Vec<Map> = (0..1000).map(|_| Map::new(u64::MAX)).collect();
+        for map in &mut maps {
+            assert_eq!(map.mark(1 << 60, 2), 2);
+            assert_eq!(map.next_free((1 << 60) - 1), Some((1 << 60) + 2));
+        }
     }
 
     proptest! {
