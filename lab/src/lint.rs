@@ -8,6 +8,7 @@ use crate::scenario::files::Files;
 use crate::scenario::{PLATFORM_DEFAULT, Request};
 use crate::setting::Setting;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// One finding about a job file.
@@ -104,7 +105,8 @@ impl Lint {
         let variables = Variables { cpus, ..Variables::of(&request.defines)? };
         let (told, unset) = variables.expand(&mut sections);
         // The value of an option with such a variable is unknown, so it is not judged.
-        let is_unset = |place: &Place| unset.iter().any(|error| error.place == *place);
+        let places: HashSet<Place> = unset.iter().map(|error| error.place.clone()).collect();
+        let is_unset = |place: &Place| places.contains(place);
         let (judgements, mut refused) = (judge(&sections, &[]), Vec::new());
         let entries = sections.iter().flat_map(|section| section.entries.iter().map(move |entry| (section, entry)));
         for ((section, entry), judgement) in entries.zip(&judgements) {

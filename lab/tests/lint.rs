@@ -57,6 +57,20 @@ fn all_errors_are_told_at_once() {
 }
 
 #[test]
+fn a_file_of_very_many_wrong_options_is_judged_soon() {
+    let began = std::time::Instant::now();
+    let unknown: String = (0..30_000).map(|number| format!("key_{number} = 1\n")).collect();
+    let unset: String = (0..30_000).map(|number| format!("size=${{NOPE_{number}}}\n")).collect();
+    let (code, text) = lint(&format!("[fabric]\n{unknown}{unset}"), &[]);
+    assert_eq!(code, 1);
+    assert!(text.contains("j.fio:2:1: refused: key_0: the name is unknown; valid: "), "the first have near names");
+    let last = "j.fio:30001:1: refused: key_29999: `1` is for a name that is unknown; valid: an option of fio 3.33";
+    assert!(text.contains(last) && text.ends_with("0 warnings, 60000 refused\n"));
+    // A look through all that are not set for each option alone takes minutes.
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
+}
+
+#[test]
 fn each_job_that_cannot_be_read_is_told() {
     let text = "[global]\ndirect=1\nfilename=/dev/nvme0n1\n[a]\nioengine=rados\n[b]\nioengine=net\n";
     let (code, text) = lint(text, &[]);

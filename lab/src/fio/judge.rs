@@ -46,8 +46,8 @@ pub struct Judgement {
 
 /// Judges every entry of `sections`, in order, and then `overrides`.
 pub fn judge(sections: &[Section], overrides: &[Entry]) -> Vec<Judgement> {
-    let mut judgements = Vec::new();
-    let mut global = Context { engine: ENGINE_DEFAULT, kb_base: 1024 };
+    let (mut judgements, mut unknown) = (Vec::new(), 0);
+    let mut global = Context { engine: ENGINE_DEFAULT, kb_base: 1024, names_none: false };
     let asked = Context::default().with(overrides);
     for section in sections {
         let own = global.with(&section.entries);
@@ -55,7 +55,11 @@ pub fn judge(sections: &[Section], overrides: &[Entry]) -> Vec<Judgement> {
             global = own;
         }
         let engine = if asked.engine.is_empty() { own.engine } else { asked.engine };
-        judgements.extend(section.entries.iter().map(|entry| judge_entry(entry, Context { engine, ..own })));
+        for entry in &section.entries {
+            let judgement = judge_entry(entry, Context { engine, names_none: unknown > NAMED_MAX, ..own });
+            unknown += usize::from(judgement.taken == "unknown");
+            judgements.push(judgement);
+        }
     }
     // An option of the command line is for every job, of whatever engine.
     judgements.extend(overrides.iter().map(|entry| judge_entry(entry, asked)));
@@ -68,7 +72,13 @@ struct Context<'a> {
     /// The section's engine; empty: any.
     engine: &'a str,
     kb_base: u64,
+    /// An unknown option gets no names that resemble it.
+    names_none: bool,
 }
+
+/// Unknown options that get the names that resemble them. A file of another kind may have a million; the search takes some
+/// 40 us.
+const NAMED_MAX: usize = 1000;
 
 impl<'a> Context<'a> {
     fn with(self, entries: &'a [Entry]) -> Self {
@@ -95,7 +105,7 @@ pub fn engine_name(text: &str) -> &str {
 
 fn judge_entry(entry: &Entry, context: Context<'_>) -> Judgement {
     let name = entry.setting.key.strip_prefix("job.").unwrap_or(&entry.setting.key);
-    let Some(option) = options::find(name) else { return unknown(entry, name) };
+    let Some(option) = options::find(name) else { return unknown(entry, name, context.names_none) };
     if !context.engine.is_empty() && !option.is_of(context.engine) {
         return not_of_engine(entry, option, context.engine);
     }
@@ -146,11 +156,14 @@ fn refused(entry: &Entry, why: impl Into<String>, valid: impl Into<String>) -> J
     Judgement { taken: "refused", reason: reason(&error), warnings: Vec::new(), error: Some(error) }
 }
 
-fn unknown(entry: &Entry, name: &str) -> Judgement {
+fn unknown(entry: &Entry, name: &str, names_none: bool) -> Judgement {
     if options::is_newer(name) {
         return refused(entry, "is for an option of a newer fio than 3.33", "an option of fio 3.33");
     }
-    let error = entry.setting.unknown(options::names());
+    let error = match names_none {
+        false => entry.setting.unknown(options::names()),
+        true => entry.wrong("is for a name that is unknown", "an option of fio 3.33"),
+    };
     Judgement {
         taken: "unknown",
         reason: "fio 3.33 has no such option".into(),
