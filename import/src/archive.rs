@@ -2,6 +2,7 @@
 
 use crate::fio_json::FioOutput;
 use crate::links::Links;
+use crate::nested;
 use crate::packed::Packing;
 use crate::tarred::tar;
 use crate::zipped;
@@ -130,6 +131,17 @@ impl Contents {
         }
     }
 
+    /// Adds what the archive `within` holds, below its name.
+    pub(crate) fn take(&mut self, within: &str, inner: Self, limits: &Limits) -> Result<(), ArchiveError> {
+        self.passed_bytes = self.passed_bytes.saturating_add(inner.passed_bytes);
+        if self.passed_bytes > limits.passed_bytes() {
+            return Err(ArchiveError::TooMuch("bytes in files that are too long", limits.passed_bytes()));
+        }
+        inner.notes.into_iter().for_each(|note| self.note(format!("{within}: {note}")));
+        self.links.extend(&inner.links);
+        inner.files.into_iter().try_for_each(|(name, bytes)| add(self, limits, format!("{within}/{name}"), bytes))
+    }
+
     /// Adds a link whose content is not in the archive.
     pub(crate) fn link(&mut self, path: &str, target: &str) {
         if target.contains('/') && format!("/{path}").contains("/dev/") {
@@ -150,11 +162,16 @@ impl From<Files> for Contents {
 }
 
 /// Reads a folder, a tar archive, or a single output of fio's; the latter two may be compressed with gzip, xz or zstd. Or a zip
-/// archive.
+/// archive. Archives within are read too, and so are files that are compressed each by itself.
 ///
 /// # Errors
 /// It cannot be read at all, or exceeds a limit. A damaged end is a note.
 pub fn read(path: &Path, limits: &Limits) -> Result<Contents, ArchiveError> {
+    outer(path, limits).map(|contents| nested::unpacked(contents, limits))
+}
+
+/// As [`read`], without what archives within hold.
+fn outer(path: &Path, limits: &Limits) -> Result<Contents, ArchiveError> {
     let mut contents = Contents::default();
     if path.is_dir() {
         folder(path, path, limits, 0, &mut contents)?;
@@ -162,7 +179,7 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Contents, ArchiveError> {
     }
     let mut magic = Vec::new();
     std::fs::File::open(path)?.take(8).read_to_end(&mut magic)?;
-    if let Some((_, with)) = PACKED.iter().find(|(start, _)| magic.starts_with(start)) {
+    if let Some(with) = packed_with(&magic) {
         return Err(ArchiveError::Packed(with));
     }
     let file = std::fs::File::open(path)?;
@@ -174,6 +191,11 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Contents, ArchiveError> {
         found @ Err(ArchiveError::NoArchive | ArchiveError::Io(_)) => lone(path, packing, limits).map_or(found, Ok),
         found => found,
     }
+}
+
+/// The program that packed a file, if its form is not read.
+pub(crate) fn packed_with(start: &[u8]) -> Option<&'static str> {
+    PACKED.iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, with)| *with)
 }
 
 /// Reads a tar archive that may be compressed.
@@ -189,11 +211,13 @@ fn unpacked(packing: Packing, file: impl Read, limits: &Limits) -> Result<Conten
 /// A tar archive's first header.
 const HEAD_BYTES: u64 = 512;
 
-/// A single output of fio's, in place of an archive.
+/// A single output of fio's, in place of an archive; or an archive that was compressed once more.
 fn lone(path: &Path, packing: Packing, limits: &Limits) -> Option<Contents> {
     let file = std::fs::File::open(path).ok()?;
     let bytes = bounded(packing.reader(file), limits).ok()?;
-    FioOutput::parse(&bytes).ok()?;
+    if !(packing != Packing::Plain && nested::is_archive(&bytes)) {
+        FioOutput::parse(&bytes).ok()?;
+    }
     let name = packing.unpacked_name(path.file_name()?.to_str()?).to_owned();
     Some(Contents::from(Files::from([(name, bytes)])))
 }
@@ -203,6 +227,11 @@ fn lone(path: &Path, packing: Packing, limits: &Limits) -> Option<Contents> {
 /// # Errors
 /// As [`read`].
 pub fn of_bytes(bytes: &[u8], limits: &Limits) -> Result<Contents, ArchiveError> {
+    outer_of_bytes(bytes, limits).map(|contents| nested::unpacked(contents, limits))
+}
+
+/// As [`of_bytes`], without what archives within hold.
+pub(crate) fn outer_of_bytes(bytes: &[u8], limits: &Limits) -> Result<Contents, ArchiveError> {
     if bytes.starts_with(zipped::MAGIC) {
         return zipped::zip(io::Cursor::new(bytes), limits);
     }

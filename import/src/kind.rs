@@ -5,8 +5,7 @@ use crate::encoding::plain;
 use crate::fio_json::FioOutput;
 use crate::interrupts::Interrupts;
 use crate::lscpu;
-use crate::packed::Packing;
-use crate::zipped;
+use crate::nested;
 use std::fmt;
 
 /// A kind of file that tells of a server.
@@ -50,11 +49,7 @@ impl Kind {
             Self::Softirqs => is_softirqs(&Interrupts::parse(text)),
             Self::Stat => CpuTicks::parse(text).is_some(),
             Self::Lscpu => lscpu::cpus(text).is_some() || lscpu::sockets(text).is_some(),
-            Self::Archive => {
-                Packing::of(text) != Packing::Plain
-                    || text.starts_with(zipped::MAGIC)
-                    || text.get(257..262) == Some(b"ustar")
-            }
+            Self::Archive => nested::is_archive(text),
         }
     }
 

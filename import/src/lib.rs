@@ -24,6 +24,7 @@ pub mod kind;
 pub mod links;
 pub mod lscpu;
 mod lsirq;
+mod nested;
 mod packed;
 mod python;
 mod sparse;
