@@ -11,41 +11,90 @@
 use crate::fio_job::text_of;
 use serde_json::Value;
 
-/// The lines of the kernel's file: number, sum of all CPUs, name. None if the text is of neither program.
+/// The lines of the kernel's file: number, sum of all CPUs, name. None if the text is of neither program, or [lacks](lacks) one of
+/// these.
 pub(crate) fn as_lines(text: &str) -> Option<String> {
-    let is_head = |line: &&str| {
-        let mut names = line.split_whitespace().filter(|name| *name != "DELTA");
-        names.by_ref().take(3).eq(["IRQ", "TOTAL", "NAME"]) && names.next().is_none()
-    };
-    let Some(head) = text.lines().find(is_head) else {
+    let Some((columns, lines)) = table(text) else {
         return of_json(text).or_else(|| of_pairs(text)).or_else(|| without_head(text));
     };
-    let (_, lines) = text.split_once(head)?;
-    let has_delta = head.contains("DELTA");
-    let whole = |line: &str| {
-        let (id, rest) = line.trim().split_once(char::is_whitespace)?;
-        let (total, rest) = rest.trim_start().split_once(char::is_whitespace)?;
-        let name = if has_delta { rest.trim_start().split_once(char::is_whitespace)?.1 } else { rest };
-        Some(format!("{id}: {total} {}\n", name.trim_start()))
+    lacking(|column| columns.contains(&column)).is_none().then(|| {
+        let lines: String = lines.lines().filter_map(|line| of_columns(&columns, line)).collect();
+        format!("CPU0\n{lines}")
+    })
+}
+
+/// What a text of these programs lacks to tell of interrupts, if it is one: `-o` chose other columns.
+pub(crate) fn lacks(text: &str) -> Option<String> {
+    let lack = match (table(text), entries(text)) {
+        (Some((columns, _)), _) => lacking(|column| columns.contains(&column)),
+        (None, Some(entries)) => {
+            lacking(|column| entries.first().is_some_and(|entry| entry.get(column.to_ascii_lowercase()).is_some()))
+        }
+        (None, None) => {
+            let pairs = text.lines().find(|line| ["TOTAL=\"", "NAME=\""].iter().all(|sign| line.contains(sign)))?;
+            lacking(|column| pairs.contains(&format!("{column}=\"")))
+        }
     };
-    Some(format!("CPU0\n{}", lines.lines().filter_map(whole).collect::<String>()))
+    lack.map(|column| format!("lsirq printed no column {column}; valid: lsirq, or lsirq -o {}", NEEDED.join(",")))
+}
+
+/// Columns that a reading needs.
+const NEEDED: [&str; 3] = ["IRQ", "TOTAL", "NAME"];
+
+fn lacking(has: impl Fn(&str) -> bool) -> Option<&'static str> {
+    NEEDED.into_iter().find(|column| !has(column))
+}
+
+/// The columns, in the order of `-o`, and what stands below them.
+fn table(text: &str) -> Option<(Vec<&str>, &str)> {
+    let (head, columns) = text.lines().find_map(|line| Some((line, columns(line)?)))?;
+    Some((columns, text.split_once(head)?.1))
+}
+
+fn columns(line: &str) -> Option<Vec<&str>> {
+    let names: Vec<&str> = line.split_whitespace().collect();
+    let is_column = |name: &&str| NEEDED.contains(name) || *name == "DELTA";
+    (names.len() > 1 && names.iter().all(is_column)).then_some(names)
+}
+
+/// A line of a table. A name alone has blanks within.
+fn of_columns(columns: &[&str], line: &str) -> Option<String> {
+    let at = columns.iter().position(|column| *column == "NAME")?;
+    let (mut rest, mut fields) = (line.trim(), Vec::new());
+    for column in &columns[..at] {
+        let (field, more) = rest.split_once(char::is_whitespace)?;
+        fields.push((*column, field));
+        rest = more.trim_start();
+    }
+    for column in columns[at + 1..].iter().rev() {
+        let (more, field) = rest.rsplit_once(char::is_whitespace)?;
+        fields.push((*column, field));
+        rest = more.trim_end();
+    }
+    let of = |name: &str| fields.iter().find(|(column, _)| *column == name).map(|(_, field)| *field);
+    Some(format!("{}: {} {rest}\n", of("IRQ")?, of("TOTAL")?))
 }
 
 /// Most bytes of JSON, which takes many times as much memory.
 const JSON_BYTES_MAX: usize = 4 << 20;
 
-fn of_json(text: &str) -> Option<String> {
+/// The interrupts of JSON.
+fn entries(text: &str) -> Option<Vec<Value>> {
     let is_json = text.trim_start().starts_with('{') && text.contains("\"interrupts\"");
     if !is_json || text.len() > JSON_BYTES_MAX {
         return None;
     }
     let document: Value = serde_json::from_str(text).ok()?;
+    document.get("interrupts")?.as_array().cloned()
+}
+
+fn of_json(text: &str) -> Option<String> {
     let line = |entry: &Value| {
         let of = |name: &str| entry.get(name).map(|value| text_of(value).replace(char::is_control, " "));
         Some(format!("{}: {} {}\n", of("irq")?, of("total")?, of("name").unwrap_or_default()))
     };
-    let lines: String = document.get("interrupts")?.as_array()?.iter().filter_map(line).collect();
-    Some(format!("CPU0\n{lines}"))
+    let lines: String = entries(text)?.iter().filter_map(line).collect();
+    (!lines.is_empty()).then(|| format!("CPU0\n{lines}"))
 }
 
 /// `IRQ="35" TOTAL="9999" NAME="…"`.
@@ -103,6 +152,36 @@ mod tests {
         for text in [json, pairs, headless] {
             let found = Interrupts::parse(text.as_bytes());
             assert_eq!((&found.lines, found.has_header), (&expected.lines, false), "{text}");
+        }
+    }
+
+    #[test]
+    fn columns_may_stand_in_any_order() {
+        let expected = Interrupts::parse(b"IRQ TOTAL NAME\n 35 9999 IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\n").lines;
+        for text in [
+            "IRQ NAME                                     TOTAL\n 35 IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1   9999\n",
+            "NAME IRQ DELTA TOTAL\nIR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1 35 7 9999\n",
+            "TOTAL DELTA IRQ NAME\n9999 7 35 IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\n",
+        ] {
+            assert_eq!(Interrupts::parse(text.as_bytes()).lines, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_column_that_is_missing_is_named() {
+        for (text, column) in [
+            (
+                "NAME                                       TOTAL\nIR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1     99\n",
+                "IRQ",
+            ),
+            ("IRQ NAME\n 35 IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\n", "TOTAL"),
+            ("IRQ TOTAL\n 35 99\n", "NAME"),
+            ("TOTAL=\"99\" NAME=\"IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\"\n", "IRQ"),
+            (r#"{"interrupts": [{"irq": "35", "name": "IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1"}]}"#, "TOTAL"),
+        ] {
+            let found = Interrupts::parse(text.as_bytes());
+            let note = format!("lsirq printed no column {column}; valid: lsirq, or lsirq -o IRQ,TOTAL,NAME");
+            assert_eq!((found.lines.len(), found.notes), (0, vec![note]), "{text}");
         }
     }
 
