@@ -58,7 +58,13 @@ fn without_controls(text: &[u8]) -> Vec<u8> {
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
         match byte {
-            ESCAPE => rest = behind_escape(tail),
+            ESCAPE => {
+                rest = behind_escape(tail);
+                let most = 2 * text.len() + WIDTH_MAX;
+                if clean.len() < most {
+                    move_cursor(&tail[..tail.len() - rest.len()], &mut clean);
+                }
+            }
             b'\r' if tail.first() == Some(&b'\n') => {}
             b'\r' => clean.push(b'\n'),
             _ if [byte, tail.first().copied().unwrap_or(0)] == NO_BREAK => {
@@ -69,6 +75,25 @@ fn without_controls(text: &[u8]) -> Vec<u8> {
         }
     }
     clean
+}
+
+/// Most columns of a terminal.
+const WIDTH_MAX: usize = 1000;
+
+/// What a sequence that moves the cursor stands for: programs that draw a screen (`watch`) send it in place of the ends of
+/// lines, of blanks, and of a character that is repeated (ECMA-48, 8.3: CUP, HVP, VPA, CNL, CUD, CUF, CHA, REP).
+fn move_cursor(sequence: &[u8], clean: &mut Vec<u8>) {
+    let [b'[', numbers @ .., end] = sequence else { return };
+    let number = std::str::from_utf8(numbers).ok().and_then(|number| number.parse::<usize>().ok());
+    let count = number.unwrap_or(1).min(WIDTH_MAX);
+    let before = clean.last().copied().unwrap_or(b'\n');
+    match end {
+        b'H' | b'f' | b'd' | b'E' | b'B' if before != b'\n' => clean.push(b'\n'),
+        b'C' => clean.resize(clean.len() + count, b' '),
+        b'G' => clean.push(b' '),
+        b'b' => clean.resize(clean.len() + count, before),
+        _ => {}
+    }
 }
 
 /// What follows an escape sequence.

@@ -34,6 +34,8 @@ pub struct Interrupts {
     pub lines: Vec<Line>,
     /// The header names the CPUs: all that are online.
     pub has_header: bool,
+    /// The text ends within a line: what follows is missing.
+    pub is_cut: bool,
     /// What could not be read.
     pub notes: Vec<Note>,
 }
@@ -95,7 +97,21 @@ impl Interrupts {
             }
             at += count;
         }
+        if found.lines.is_empty() {
+            found.note("no interrupt stands below the line that names CPUs".to_owned());
+        }
+        found.mark_cut(&text);
         found
+    }
+
+    /// Marks a reading whose last line ends before its device's name.
+    fn mark_cut(&mut self, text: &str) {
+        let Some(last) = self.lines.last().filter(|_| !text.ends_with('\n')) else { return };
+        let is_last = text.lines().next_back().is_some_and(|end| end.contains(&format!("{}:", last.id)));
+        if is_last && last.id.parse::<u32>().is_ok() && last.actions().is_empty() {
+            self.is_cut = true;
+            self.note(format!("the text ends within the line of interrupt {}: what follows is missing", last.id));
+        }
     }
 
     /// Adds a line. A device's has a count for each CPU.
@@ -315,6 +331,27 @@ Err:          0
         let loongarch = Interrupts::parse(b"  CPU0   CPU1\n 27: 100  0   PCH PCI MSI  17  nvme0q1\n");
         assert_eq!(loongarch.lines[0].nvme_queue(), Some((0, 1)));
         assert_eq!(arm.line("IPI0").unwrap().total(), 300);
+    }
+
+    #[test]
+    fn a_screen_that_was_drawn_is_read() {
+        let drawn: String =
+            X86.lines().enumerate().map(|(at, line)| format!("{line}\u{1b}[K\u{1b}[{};1H", at + 4)).collect();
+        let watched = format!("\u{1b}[H\u{1b}[2JEvery 2.0s: cat /proc/interrupts\u{1b}[1;60Hvm: Sat\u{1b}[3d{drawn}");
+        let blanks = X86.replace("          0", "\u{1b}[10C0").replace("      ", " \u{1b}[5b");
+        for text in [watched, blanks] {
+            assert_eq!(Interrupts::parse(text.as_bytes()).lines, Interrupts::parse(X86.as_bytes()).lines, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_reading_that_ends_within_a_line_or_has_none_says_so() {
+        let cut = Interrupts::parse(X86[..X86.find("nvme0q1").unwrap()].as_bytes());
+        assert!(cut.is_cut && !Interrupts::parse(X86.trim_end().as_bytes()).is_cut);
+        assert_eq!(cut.notes, ["the text ends within the line of interrupt 34: what follows is missing"]);
+        let turned: String = X86.lines().rev().map(|line| format!("{line}\n")).collect();
+        let turned = Interrupts::parse(turned.as_bytes());
+        assert_eq!(turned.notes, ["no interrupt stands below the line that names CPUs"]);
     }
 
     #[test]

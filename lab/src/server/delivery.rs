@@ -166,6 +166,7 @@ fn lacking(before: &Interrupts, after: &Interrupts, counted: &[&Difference]) -> 
         (_, Some(cpu)) => format!("CPU{cpu} was online at the second reading alone"),
         _ if gone > 0 => format!("{gone} queues are in the first reading alone"),
         _ if come > 0 => format!("{come} queues are in the second reading alone"),
+        _ if before.is_cut || after.is_cut => "a reading ends within a line".to_owned(),
         _ if is_cut(before) || is_cut(after) => "a line has fewer counts than there are CPUs".to_owned(),
         _ => return None,
     };
