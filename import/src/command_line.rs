@@ -35,13 +35,9 @@ pub(crate) struct CommandLine {
 impl CommandLine {
     /// The command of a line: `root@host:~# fio --name=a --direct=1`. None if it runs no fio with options.
     pub(crate) fn of_line(line: &str) -> Option<Self> {
-        let mut words = line.split_whitespace().skip_while(|word| {
-            let program = word.rsplit(['/', '\\']).next().unwrap_or(word);
-            !matches!(program, "fio" | "fio.exe")
-        });
-        words.next()?;
         let mut found = Self::default();
-        let mut words = words.take_while(|word| !ENDS.contains(word)).map(plain).peekable();
+        let mut words =
+            words(behind_fio(line)?).into_iter().take_while(|word| !ENDS.contains(word)).map(plain).peekable();
         let mut is_command = false;
         while let Some(word) = words.next() {
             // Its options follow on the next lines.
@@ -88,9 +84,51 @@ fn option(word: &str) -> Option<&str> {
     (option.len() < word.len() && is_name).then_some(option)
 }
 
-/// A word without the shell's quotes.
+/// What stands behind the program's name; of a command within quotes (`sh -c 'fio …'`), up to its end.
+fn behind_fio(line: &str) -> Option<&str> {
+    let mut rest = line.trim_start();
+    while !rest.is_empty() {
+        let (word, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let quote = word.chars().next().filter(|first| matches!(first, '"' | '\''));
+        let program = word.rsplit(['/', '\\']).next().unwrap_or(word);
+        if matches!(quote.map_or(program, |quote| program.trim_start_matches(quote)), "fio" | "fio.exe") {
+            return quote.map_or(Some(more), |quote| more.split(quote).next());
+        }
+        rest = more.trim_start();
+    }
+    None
+}
+
+/// Quotes of the shell, and those that pages of the web make of them.
+const QUOTES: [(char, char); 4] = [('"', '"'), ('\'', '\''), ('\u{201c}', '\u{201d}'), ('\u{2018}', '\u{2019}')];
+
+/// The words of a line. A blank within quotes, or behind a backslash, is part of its word.
+fn words(line: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let (mut start, mut end_quote, mut before) = (None, None, ' ');
+    for (at, sign) in line.char_indices() {
+        let is_blank = sign.is_whitespace() && end_quote.is_none() && (before != '\\' || start == Some(at - 1));
+        if is_blank {
+            words.extend(start.take().map(|start| &line[start..at]));
+        } else {
+            start.get_or_insert(at);
+            let opened = QUOTES.iter().find(|(open, _)| *open == sign && (before == '=' || before.is_whitespace()));
+            let is_closed = |(_, close): &&(char, char)| line[at + sign.len_utf8()..].contains(*close);
+            end_quote = match end_quote {
+                Some(close) => Some(close).filter(|close| *close != sign),
+                None => opened.filter(is_closed).map(|(_, close)| *close),
+            };
+        }
+        before = sign;
+    }
+    words.extend(start.map(|start| &line[start..]));
+    words
+}
+
+/// A word without the shell's quotes, and without the backslashes before its blanks.
 fn plain(word: &str) -> String {
-    word.replace(['"', '\'', '`'], "")
+    let is_quote = |sign: char| sign == '`' || QUOTES.iter().any(|&(open, close)| sign == open || sign == close);
+    word.replace(is_quote, "").replace("\\ ", " ")
 }
 
 /// The lines of a text, where a shell's continuation joins some.
@@ -143,6 +181,17 @@ mod tests {
             ),
             ("# fio \u{2013}name=a \u{2013}direct=1 \u{2014}thread \u{2013}bs=4k", Some("direct=1 thread= bs=4k")),
             ("$ fio \\\n  --rw=read", Some("rw=read")),
+            (
+                "fio --name='my job' --filename=\"/mnt/my disk/a\" --directory /srv/my\\ data --description 'a | b' --bs=4k",
+                Some("filename=/mnt/my disk/a directory=/srv/my data description=a | b bs=4k"),
+            ),
+            ("sh -c 'fio --name=a --bs=4k'", Some("bs=4k")),
+            ("we don't do: fio --name=a --bs=4k # 'that'", Some("bs=4k")),
+            (
+                "fio --name=a --filename=\u{201c}/dev/sd a\u{201d} --bs=\u{2018}8k\u{2019}",
+                Some("filename=/dev/sd a bs=8k"),
+            ),
+            ("fio --name=a --bs=\"4k --rw=read", Some("bs=4k rw=read")),
         ] {
             assert_eq!(of(text).as_deref(), expected, "{text}");
         }
