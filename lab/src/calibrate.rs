@@ -322,7 +322,10 @@ impl fmt::Display for CalibrateError {
         match self {
             Self::Input(error) => write!(f, "{error}"),
             Self::Run(error) => write!(f, "{error}"),
-            Self::NoFigure(id) => write!(f, "row {id}: its runs gave no figure"),
+            Self::NoFigure(id) => write!(
+                f,
+                "row {id}: its runs gave no figure; valid: a quantity of its scenario, by its id in `campanile run --json`"
+            ),
             Self::Stopped => f.write_str("interrupted"),
         }
     }

@@ -9,7 +9,7 @@ use crate::input::{InputError, Place, Problem, read_file};
 use crate::inputs;
 use crate::scenario::files::Files;
 use crate::setting::Setting;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One row of `scenarios/published.csv`.
 #[derive(Clone, PartialEq, Debug)]
@@ -153,6 +153,13 @@ fn parse(file: &str, text: &str) -> Result<Vec<Row>, InputError> {
         lines.map(|(index, line)| (index as u32 + 1, fields(line, separator))).collect();
     let rows: Result<Vec<Row>, InputError> = lines.iter().map(|(number, fields)| row(file, *number, fields)).collect();
     let mut rows = rows?;
+    let mut known: BTreeMap<&str, u32> = BTreeMap::new();
+    for ((number, _), row) in lines.iter().zip(&rows) {
+        if let Some(first) = known.insert(&row.id, *number) {
+            let setting = Setting::new(Place::line(file, *number), "id", &row.id);
+            return Err(setting.wrong(format!("stands in line {first} too"), "an id of its own for each row"));
+        }
+    }
     for (at, (number, fields)) in lines.iter().enumerate() {
         if rows[at].usage == Usage::Derive {
             rows[at].formula = Some(formula(file, *number, &fields[8], &rows, at)?);
@@ -179,6 +186,11 @@ fn row(file: &str, number: u32, fields: &[String]) -> Result<Row, InputError> {
         return Err(InputError::new(&place, "", Problem::Syntax(why)));
     };
     let setting = |key: &str, text: &str| Setting::new(place.clone(), key, text);
+    if files.trim().is_empty() {
+        return Err(
+            setting("files", files).wrong("names nothing that gives the row", "a scenario, or s.toml beside this file")
+        );
+    }
     let (variant, against) = match delivery.split_once(" against ") {
         Some((variant, base)) => (variant.to_owned(), Some(base.to_owned())),
         None => (delivery.clone(), None),
@@ -205,7 +217,14 @@ fn row(file: &str, number: u32, fields: &[String]) -> Result<Row, InputError> {
             if number == 0.0 && (!is_share || usage == Usage::Fit) || number < 0.0 && against.is_none() {
                 return Err(wrong("is not above 0, and errors are relative to it", ABOVE_0));
             }
-            Some(number * conversion.factor)
+            let (value, size) = (number * conversion.factor, (number * conversion.factor).abs());
+            if number != 0.0 && !(VALUE_MIN..=VALUE_MAX).contains(&size) {
+                return Err(wrong(
+                    "is no value that a server has",
+                    &format!("{VALUE_MIN:e} to {VALUE_MAX:e}, in its unit"),
+                ));
+            }
+            Some(value)
         }
         (text, Usage::Predict) => return Err(setting("value", text).wrong("stands in a prediction", "nothing")),
     };
@@ -227,6 +246,11 @@ fn row(file: &str, number: u32, fields: &[String]) -> Result<Row, InputError> {
         source: source.clone(),
     })
 }
+
+/// The size of a value in the unit of its figures. A fit squares its errors, which are relative to it.
+const VALUE_MIN: f64 = 1e-9;
+/// See [`VALUE_MIN`].
+const VALUE_MAX: f64 = 1e18;
 
 /// What a value may be.
 const ABOVE_0: &str =
@@ -384,6 +408,21 @@ mod tests {
         assert_eq!(
             case("X1,emr,s,remapped,iops,1,1/s,predict,f,s"),
             "scenarios/published.csv:2: value: `1` stands in a prediction; valid: nothing"
+        );
+        assert_eq!(
+            case("X1,emr,s,remapped,iops,1,1/s,fit,,s"),
+            "scenarios/published.csv:2: files: `` names nothing that gives the row; \
+             valid: a scenario, or s.toml beside this file"
+        );
+        assert_eq!(
+            case("X1,emr,s,remapped,iops,1e-300,1/s,fit,f,s"),
+            "scenarios/published.csv:2: value: `1e-300` is no value that a server has; valid: 1e-9 to 1e18, in its unit"
+        );
+        assert_eq!(
+            case(
+                "X1,emr,s,remapped,iops,1,1/s,fit,f,s\nX2,emr,s,remapped,iops,1,1/s,fit,f,s\nX1,emr,s,remapped,clat,1,us,fit,f,s"
+            ),
+            "scenarios/published.csv:4: id: `X1` stands in line 2 too; valid: an id of its own for each row"
         );
         assert_eq!(case("X1,emr,s"), format!("scenarios/published.csv:2: the row has 3 fields; valid: {HEADER}"));
     }

@@ -1,6 +1,6 @@
 //! `campanile reproduce`: the published rows, each from a run of the scenario that gives it.
 
-use crate::input::InputError;
+use crate::input::{InputError, Place};
 use crate::interrupt::StopFlag;
 use crate::outcome::{Estimate, Outcome};
 use crate::plan::{Plan, Trial};
@@ -20,10 +20,23 @@ pub type Outcomes = BTreeMap<(String, String), Vec<Outcome>>;
 /// The plans of every scenario that `rows` need, by name.
 ///
 /// # Errors
-/// A scenario that the program carries is wrong.
+/// A scenario is wrong, or does not run the delivery of one of its rows.
 pub fn plans(rows: &[published::Row]) -> Result<BTreeMap<String, Plan>, InputError> {
     let names: BTreeSet<&String> = rows.iter().flat_map(|row| &row.scenarios).collect();
-    names.into_iter().map(|name| Ok((name.clone(), Request::of(name).plan()?))).collect()
+    let plans: Result<BTreeMap<String, Plan>, InputError> =
+        names.into_iter().map(|name| Ok((name.clone(), Request::of(name).plan()?))).collect();
+    let plans = plans?;
+    for row in rows {
+        for name in &row.scenarios {
+            let valid = plans[name].work.names();
+            if let Some(delivery) = row.variants().find(|delivery| !valid.contains(delivery)) {
+                let why = format!("is no delivery of {name}");
+                let key = format!("row {}: delivery", row.id);
+                return Err(InputError::value(&Place::option("rows"), key, delivery, why, valid.join(", ")));
+            }
+        }
+    }
+    Ok(plans)
 }
 
 /// A run that failed.
@@ -243,6 +256,18 @@ mod tests {
             formula: None,
             source: "a test".into(),
         }
+    }
+
+    #[test]
+    fn a_delivery_that_a_scenario_does_not_run_is_named() {
+        let scenarios = vec!["emr-4-drives".to_owned()];
+        let of = |delivery: &str| {
+            let row = published::Row { scenarios: scenarios.clone(), ..row("X1", delivery, Usage::Fit, Some(1.0)) };
+            plans(&[row]).map(|plans| plans.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(of("posted"), Ok(1));
+        let error = "rows: row X1: delivery: `psoted` is no delivery of emr-4-drives; valid: remapped, posted";
+        assert_eq!(of("psoted"), Err(error.to_owned()));
     }
 
     fn derived(id: &str, formula: &str, ids: &[&str]) -> published::Row {
