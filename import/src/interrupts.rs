@@ -346,7 +346,7 @@ Err:          0
 
     #[test]
     fn a_reading_that_ends_within_a_line_or_has_none_says_so() {
-        let cut = Interrupts::parse(X86[..X86.find("nvme0q1").unwrap()].as_bytes());
+        let cut = Interrupts::parse(&X86.as_bytes()[..X86.find("nvme0q1").unwrap()]);
         assert!(cut.is_cut && !Interrupts::parse(X86.trim_end().as_bytes()).is_cut);
         assert_eq!(cut.notes, ["the text ends within the line of interrupt 34: what follows is missing"]);
         let turned: String = X86.lines().rev().map(|line| format!("{line}\n")).collect();

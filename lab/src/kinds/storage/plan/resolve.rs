@@ -1,7 +1,7 @@
 //! Resolves a storage experiment completely: jobs become threads on CPUs, filenames become drives.
 
 use super::names::Names;
-use super::turn::{commands_in_flight, share_simulated, turn_ns};
+use super::turn::{commands_in_flight, ios_in_flight, share_simulated, turn_ns};
 use super::{IoEngine, JobPlan, stages};
 use crate::fio::{FioJob, Reporting};
 use crate::input::{InputError, Warning};
@@ -206,10 +206,11 @@ impl Resolve<'_> {
             && (spans.ramp_ns as f64) < whole_ns
             && let Some(job) = storage.jobs.iter().max_by_key(|job| job.iodepth)
         {
+            let commands = commands_in_flight(storage, platform);
+            let counted = if commands == ios_in_flight(storage) { "I/Os" } else { "commands of I/Os" };
             let meaning = format!(
-                "{} commands of I/Os are in flight together, more than are simulated: queues are still filling when the span \
-                 ends, and latencies are too small; --set ramp=TIME --set duration=TIME simulate more",
-                commands_in_flight(storage, platform)
+                "{commands} {counted} are in flight together, more than are simulated: queues are still filling when the span \
+                 ends, and latencies are too small; --set ramp=TIME --set duration=TIME simulate more"
             );
             self.warnings.push(Warning { place: job.source.clone(), key: "iodepth".into(), meaning });
         }

@@ -12,9 +12,15 @@ const TURN_COMMANDS_MAX: u64 = 1_000_000;
 
 /// What a turn is simulated of: all I/Os in flight, or the first so many.
 pub(super) fn share_simulated(storage: &Storage, platform: &Platform) -> f64 {
-    let ios: u64 = storage.jobs.iter().map(|job| u64::from(job.iodepth)).sum();
     let share = |most: u64, of: u64| most as f64 / of.max(1) as f64;
-    share(TURN_IOS_MAX, ios).min(share(TURN_COMMANDS_MAX, commands_in_flight(storage, platform))).min(1.0)
+    share(TURN_IOS_MAX, ios_in_flight(storage))
+        .min(share(TURN_COMMANDS_MAX, commands_in_flight(storage, platform)))
+        .min(1.0)
+}
+
+/// The I/Os that all jobs keep in flight together.
+pub(super) fn ios_in_flight(storage: &Storage) -> u64 {
+    storage.jobs.iter().map(|job| u64::from(job.iodepth)).sum()
 }
 
 /// The commands that all jobs keep in flight together.
