@@ -133,7 +133,7 @@ impl Platform {
     /// Checks constants against each other.
     ///
     /// # Errors
-    /// A drive's smallest media time is above its mean, or its longest transfer is no power of two.
+    /// A drive's smallest media time is above its mean, its longest transfer is no power of two, or regions differ in length.
     pub fn validate(&self) -> Result<(), InputError> {
         self.validate_as(Constant::is_set_again)
     }
@@ -141,6 +141,7 @@ impl Platform {
     /// As [`Self::validate`]. Where two constants contradict each other, the error names one that is `new`: the others were
     /// right before.
     fn validate_as(&self, new: impl Fn(&Constant) -> bool) -> Result<(), InputError> {
+        self.validate_regions(&new)?;
         for (kind, drive) in &self.drives {
             let (floor, mean) = (&drive.media_floor, &drive.media_mean);
             if floor.value > mean.value {
@@ -161,6 +162,19 @@ impl Platform {
             }
         }
         Ok(())
+    }
+
+    /// Regions are points, of which each constant has its factor: as many as another.
+    fn validate_regions(&self, new: impl Fn(&Constant) -> bool) -> Result<(), InputError> {
+        let constants = self.constants();
+        let mut regions = constants.iter().filter(|(.., constant)| !constant.region.is_empty());
+        let Some(first) = regions.next() else { return Ok(()) };
+        let count = |(.., constant): &(String, &Spec, &Constant)| constant.region.len();
+        let Some(other) = regions.find(|other| count(other) != count(first)) else { return Ok(()) };
+        let ((key, _, wrong), known) = if new(other.2) || !new(first.2) { (other, first) } else { (first, other) };
+        let why = format!("factors are not as many as those of {}, and the first of all belong together", known.0);
+        let valid = format!("{} factors", count(known));
+        Err(InputError::value(&wrong.place, format!("{key}.region"), wrong.region.len(), why, valid))
     }
 
     /// Sets one constant. The constant is then no longer free, and its reason says that it was set.

@@ -168,6 +168,13 @@ fn a_region_is_a_list_of_factors() {
     }
     let many = format!("[{}]", ["1"; 101].join(", "));
     assert!(of(&many).unwrap_err().contains("more than 100"));
+    let two = "[fabric]\nremap_service = { value = 50, unit = \"ns\", region = [0.5, 2], reason = \"r\" }\n\
+               dispatch = { value = 50, unit = \"ns\", region = [0.5, 2, 1], reason = \"r\" }";
+    assert_eq!(
+        variant(two).unwrap_err(),
+        "mine.toml:5: fabric.dispatch.region: `3` factors are not as many as those of fabric.remap_service, and the first of \
+         all belong together; valid: 2 factors"
+    );
     let mut set = load("emr");
     set.fabric.remap_service.region = vec![0.5];
     set.set(&Setting::new(Place::option("--set"), "fabric.remap_service", "60ns")).unwrap();
