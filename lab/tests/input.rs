@@ -60,6 +60,17 @@ fn a_manifest_or_a_search_that_cannot_be_written_ends_before_the_run() {
 }
 
 #[test]
+fn advice_on_a_span_in_which_nothing_ended_is_an_error() {
+    let arguments = ["advise", "emr-low-qd1", "--among", "posted", "--seeds", "1", "--points", "1"];
+    let slow = ["--set", "drive.gen5.media_mean=900ms", "--set", "ramp=100us", "--set", "duration=200us"];
+    let (code, error, _) = fail("", &[&arguments[..], &slow].concat());
+    assert_eq!(code, 1, "{error}");
+    let expected =
+        "campanile: as it is today: nothing ended in the simulated 0.2 ms behind a ramp of 0.1 ms, so that nothing";
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
 fn every_command_refuses_what_it_does_not_know() {
     let cases: [(&[&str], &str); 5] = [
         (&["run", "emr-4-drives", "--set", "fabric.dispatch=-5ns"], "--set: fabric.dispatch: `-5ns` is negative; "),

@@ -265,6 +265,10 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
     if base.seeds.len() < today.seeds.len() {
         return Err(AdviseError::Stopped);
     }
+    let as_it_is = as_it_is(&today, base, measured.are);
+    if as_it_is.throughput == 0.0 {
+        return Err(AdviseError::Run(nothing_ended(today.spans)));
+    }
     let mut candidates = Vec::new();
     for (index, one) in tried.into_iter().enumerate() {
         match measured.of(index + 1) {
@@ -291,7 +295,7 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
         platform: today.platform.name.clone(),
         is_own: today.platform.is_own,
         caution: today.platform.caution(),
-        today: as_it_is(&today, base, measured.are),
+        today: as_it_is,
         candidates,
         over_budget,
         without_effect: without.into_iter().map(|candidate| candidate.name).collect(),
@@ -305,6 +309,17 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
         warnings: today.warnings.iter().map(ToString::to_string).collect(),
         interrupted: stop.is_set(),
     })
+}
+
+/// Why nothing can be compared.
+fn nothing_ended(Spans { ramp_ns, measured_ns, .. }: Spans) -> String {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    format!(
+        "nothing ended in the simulated {} ms behind a ramp of {} ms, so that nothing can be compared; valid: a longer span \
+         (--set ramp=TIME --set duration=TIME)",
+        ms(measured_ns),
+        ms(ramp_ns)
+    )
 }
 
 /// The plan of the server as it is: in one variant.
