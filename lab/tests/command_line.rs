@@ -157,6 +157,18 @@ fn a_sweep_of_which_no_run_was_possible_ends_with_1() {
 }
 
 #[test]
+fn the_lines_of_a_job_in_phases_have_its_interrupts() {
+    let folder = folder();
+    let job = "[global]\nfilename=/dev/nvme0n1\ndirect=1\nrw=randread\nnumber_ios=50\n[a]\n[b]\nstonewall\n";
+    std::fs::write(folder.path().join("j.fio"), job).unwrap();
+    text(folder.path(), &["irqs", "j.fio", "--set", "cpus=1", "--json", "lines.json"]);
+    let lines = std::fs::read_to_string(folder.path().join("lines.json")).unwrap();
+    let lines: serde_json::Value = serde_json::from_str(&lines).unwrap();
+    let counts: u64 = lines.as_array().unwrap().iter().filter_map(|line| line["count"].as_u64()).sum();
+    assert!(counts >= 100, "{lines}");
+}
+
+#[test]
 fn an_import_names_a_file_that_another_option_takes() {
     let folder = folder();
     let fio = r#"{"jobs": [{"jobname": "a", "read": {"iops": 9}}]}"#;
