@@ -158,6 +158,9 @@ fn known_schema(schema: &Setting) -> Result<(), InputError> {
     }
 }
 
+/// Most kinds of drive of a platform. Each is looked up among all.
+const KINDS_MAX: usize = 256;
+
 /// The kinds of drive in a file. Each refines the kind that it names as its base, or else the base's kind of the same
 /// name. A file without any has those of the base.
 fn drives(root: &Table<'_, '_>, base: Option<&Platform>, depth: u32) -> Result<Vec<(String, Drive)>, InputError> {
@@ -171,6 +174,10 @@ fn drives(root: &Table<'_, '_>, base: Option<&Platform>, depth: u32) -> Result<V
         Ok((kind.to_owned(), Drive::build(|spec| group.constant(spec, lent.as_ref().map(Drive::iter)))?))
     };
     match (root.get("drive"), base) {
+        (Some(Node::Table(kinds)), _) if kinds.iter().count() > KINDS_MAX => {
+            let valid = format!("at most {KINDS_MAX} kinds of drive");
+            Err(InputError::value(&kinds.place, "drive", kinds.iter().count(), "tables are too many", valid))
+        }
         (Some(Node::Table(kinds)), _) if kinds.iter().next().is_some() => {
             kinds.iter().map(|(kind, _)| read(kind, &Group::of_drive(&kinds, kind)?)).collect()
         }

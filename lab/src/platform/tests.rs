@@ -154,6 +154,19 @@ fn a_platform_is_somebodys_own_unless_the_program_carries_it() {
 }
 
 #[test]
+fn a_platform_of_very_many_kinds_of_drive_is_refused_soon() {
+    let of = |count: usize| {
+        let kinds = (0..count).map(|number| format!("[drive.k{number}]\nbase = \"gen5\"\n"));
+        variant(&kinds.collect::<String>()).map(|platform| platform.drives.len())
+    };
+    assert_eq!(of(20), Ok(20));
+    assert_eq!(
+        of(30_000),
+        Err("mine.toml:3: drive: `30000` tables are too many; valid: at most 256 kinds of drive".into())
+    );
+}
+
+#[test]
 fn a_region_is_a_list_of_factors() {
     let of = |region: &str| {
         let line = format!(
