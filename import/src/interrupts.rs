@@ -54,15 +54,14 @@ impl Interrupts {
         let text = if has_header(&text) { text } else { of_other().unwrap_or(text) };
         let of_lsirq = lsirq::as_lines(&text);
         let is_of_lsirq = of_lsirq.is_some();
-        if let Some(why) = lsirq::lacks(&text).filter(|_| !is_of_lsirq) {
-            found.note(why);
-            return found;
-        }
         let text = of_lsirq.unwrap_or(text);
         let lines = Lines::of(&text);
         // Shells and consoles leave lines of their own before the header.
         let Some(header) = lines.text.iter().position(|line| is_header(line)) else {
-            found.without_header(&lines.text);
+            match lsirq::lacks(&text) {
+                Some(why) => found.note(why),
+                None => found.without_header(&lines.text),
+            }
             return found;
         };
         let mut behind = header;

@@ -52,9 +52,10 @@ fn table(text: &str) -> Option<(Vec<&str>, &str)> {
 }
 
 fn columns(line: &str) -> Option<Vec<&str>> {
-    let names: Vec<&str> = line.split_whitespace().collect();
-    let is_column = |name: &&str| NEEDED.contains(name) || *name == "DELTA";
-    (names.len() > 1 && names.iter().all(is_column)).then_some(names)
+    let is_column = |name: &str| NEEDED.contains(&name) || name == "DELTA";
+    // Most lines are none, and may be long.
+    let names: Vec<&str> = line.split_whitespace().take_while(|name| is_column(name)).collect();
+    (names.len() > 1 && line.split_whitespace().all(is_column)).then_some(names)
 }
 
 /// A line of a table. A name alone has blanks within.
