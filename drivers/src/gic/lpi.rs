@@ -21,19 +21,15 @@ const ID_BITS_MIN: u32 = 14;
 const PENDING_ALIGN: usize = 0x1_0000;
 const PROPERTY_ALIGN: usize = 0x1000;
 
-/// The memory that redistributors use: one configuration table, and one table of pending bits for each CPU.
-struct Tables<H: Hal> {
-    properties: H::Dma,
-    pending: Box<[H::Dma]>,
-}
-
-/// The LPIs of a GICv3. Their tables are never freed once a CPU has been started: its redistributor reads and writes
-/// them from then on, and need not support disabling LPIs (IHI 0069H, "GICR_CTLR", "GICR_PENDBASER").
+/// The LPIs of a GICv3. Keep this as long as the GIC runs: the redistributor of a CPU that has been started reads and writes the
+/// tables from then on, and need not support disabling LPIs (IHI 0069H, "GICR_CTLR", "GICR_PENDBASER").
 pub struct Lpis<H: Hal> {
     hal: H,
     gic: Arc<GicV3<H>>,
     id_bits: u32,
-    tables: Arc<Tables<H>>,
+    /// One table of configuration, and one of pending bits for each CPU.
+    properties: H::Dma,
+    pending: Box<[H::Dma]>,
 }
 
 impl<H: Hal> Lpis<H> {
@@ -52,11 +48,13 @@ impl<H: Hal> Lpis<H> {
             return Err(GicError::TooLarge("INTID", u64::from(end) - 1, 1 << has));
         }
         let pending = (0..gic.version.cpus()).map(|_| hal.dma_alloc((1 << id_bits) / 8, PENDING_ALIGN));
-        let tables = Tables {
+        let lpis = Self {
+            hal,
             properties: hal.dma_alloc((1 << id_bits) - IntId::LPI_FIRST.0 as usize, PROPERTY_ALIGN)?,
             pending: pending.collect::<Result<_, _>>()?,
+            id_bits,
+            gic,
         };
-        let lpis = Self { hal, tables: Arc::new(tables), id_bits, gic };
         lpis.start_cpu()?;
         Ok(lpis)
     }
@@ -93,8 +91,6 @@ impl<H: Hal> Lpis<H> {
         if taken.shareability() != properties.shareability() {
             return Err(GicError::Missing("redistributor that snoops caches (GICR_PROPBASER.Shareability)"));
         }
-        // The redistributor's reference, which it never gives back.
-        core::mem::forget(self.tables.clone());
         redistributor.modify(gicr::CTLR, |bits| gicr::Control::from_bits(bits).with_enable_lpis(true).into_bits());
         Ok(())
     }
@@ -104,21 +100,21 @@ impl<H: Hal> Lpis<H> {
             .with_id_bits_less_one(self.id_bits as u8 - 1)
             .with_inner_cache(Cacheability::WRITE_BACK.0)
             .with_shareability(Shareability::INNER.0)
-            .with_page(self.tables.properties.device_address().0 >> 12)
+            .with_page(self.properties.device_address().0 >> 12)
     }
 
     fn pending_base(&self, cpu: CpuId) -> PendingBase {
         PendingBase::new()
             .with_inner_cache(Cacheability::WRITE_BACK.0)
             .with_shareability(Shareability::INNER.0)
-            .with_unit(self.tables.pending[cpu.index()].device_address().0 >> 16)
+            .with_unit(self.pending[cpu.index()].device_address().0 >> 16)
             .with_zeroed(true)
     }
 
     /// Writes an LPI's configuration. It takes effect after the redistributor has been told to read it again.
     pub(super) fn configure(&self, intid: IntId, enable: bool) {
         let property = LpiProperty::of(Priority::DEFAULT, enable);
-        self.tables.properties.write8((intid.0 - IntId::LPI_FIRST.0) as usize, property.into_bits());
+        self.properties.write8((intid.0 - IntId::LPI_FIRST.0) as usize, property.into_bits());
     }
 
     pub(super) fn gic(&self) -> &Arc<GicV3<H>> {

@@ -86,8 +86,13 @@ impl<H: Hal> Its<H> {
     /// Sets up the ITS with its own tables, and makes this CPU a target.
     ///
     /// # Errors
-    /// [`GicError`] when the ITS does not become quiescent, has no room for devices or CPUs, or does not snoop caches.
+    /// [`GicError`] when the ITS does not become quiescent, has no room for devices or CPUs, or does not snoop caches. The
+    /// redistributors still use the tables of `lpis` then, so these stay allocated.
     pub fn new(hal: H, regs: H::Regs, lpis: Arc<Lpis<H>>, config: ItsConfig) -> Result<Self, GicError> {
+        Self::set_up(hal, regs, lpis.clone(), config).inspect_err(|_| core::mem::forget(lpis))
+    }
+
+    fn set_up(hal: H, regs: H::Regs, lpis: Arc<Lpis<H>>, config: ItsConfig) -> Result<Self, GicError> {
         let frame = Frame::new(&regs, 0);
         let kind = Type::from_bits(frame.read(TYPER));
         let events_end = 1u64 << (u32::from(kind.event_bits_less_one()) + 1);
