@@ -5,6 +5,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod apic;
+mod control;
 pub mod dsa;
 pub mod gic;
 pub mod hpet;

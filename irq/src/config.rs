@@ -10,10 +10,9 @@ const IDENTITIES_MAX: u32 = 1 << 20;
 pub struct CoreConfig {
     /// Number of CPUs, online or not.
     pub cpus: u32,
-    /// The first CPU of this core. Those before it belong to another system, and are never online here.
+    /// The first CPU of this core. Those before it belong to another system, and are never online here. All others are online
+    /// from the start, unless [`IrqCore::set_online`](crate::IrqCore::set_online) says which are.
     pub first_cpu: u32,
-    /// Number of CPUs that are online from the start. They have the lowest numbers, from `first_cpu` on.
-    pub cpus_online: u32,
     /// Most lines that can exist at the same time.
     pub lines_max: u32,
     /// The identities of each CPU's controller. None if no line needs an identity
@@ -76,20 +75,12 @@ impl CoreConfig {
     /// All `cpus` CPUs are online, there are no identities, messages take at most 1 ms, and no handler is forced into
     /// a thread. This suits a controller that names its lines, such as a GIC.
     pub fn new(cpus: u32, lines_max: u32) -> Self {
-        Self {
-            cpus,
-            first_cpu: 0,
-            cpus_online: cpus,
-            lines_max,
-            identities: None,
-            flight_ns: 1_000_000,
-            storm: StormConfig::default(),
-        }
+        Self { cpus, first_cpu: 0, lines_max, identities: None, flight_ns: 1_000_000, storm: StormConfig::default() }
     }
 
     pub(crate) fn validate(&self) -> Result<(), IrqError> {
-        if self.cpus_online == 0 || self.cpus_online > self.cpus.saturating_sub(self.first_cpu) {
-            return Err(IrqError::Config("at least 1 and at most all CPUs must be online"));
+        if self.first_cpu >= self.cpus {
+            return Err(IrqError::Config("no CPU belongs to this system"));
         }
         if let Some(IdentitySpace { first, last, device_first, device_last }) = self.identities
             && !(first <= device_first && device_first <= device_last && device_last <= last && last.0 < IDENTITIES_MAX)

@@ -99,8 +99,7 @@ impl<H: Hal> IrqCore<H> {
         self.deadline_hook = Some(hook);
     }
 
-    /// Sets the CPUs that are online from the start, in place of [`CoreConfig::cpus_online`]. All others come by
-    /// [`IrqCore::cpu_online`].
+    /// Sets the CPUs that are online from the start, instead of all. The others come by [`IrqCore::cpu_online`].
     ///
     /// # Errors
     /// [`IrqError::Config`] without a CPU, [`IrqError::Cpu`] for one that does not belong to the system.

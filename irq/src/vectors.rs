@@ -55,15 +55,14 @@ impl Matrix {
             config.identities.map(|space| (space.device_first.0, space.device_last.0 - space.device_first.0 + 1));
         let (first, total) = range.unwrap_or((0, 0));
         let taken = || (0..total.div_ceil(64)).map(|_| 0).collect();
-        let online = config.first_cpu..config.first_cpu + config.cpus_online;
-        let cpu = |index| CpuVectors { online: online.contains(&index), taken: taken(), ..CpuVectors::default() };
+        let cpu = |index| CpuVectors { online: index >= config.first_cpu, taken: taken(), ..CpuVectors::default() };
         Self { first, total, first_cpu: config.first_cpu, cpus: (0..config.cpus).map(cpu).collect() }
     }
 
     /// Makes exactly `cpus` online, before there are lines.
     pub(crate) fn start_with(&mut self, cpus: &CpuSet) -> Result<(), IrqError> {
         if cpus.is_empty() {
-            return Err(IrqError::Config("at least 1 and at most all CPUs must be online"));
+            return Err(IrqError::Config("at least 1 CPU must be online"));
         }
         self.cpus.iter_mut().for_each(|state| state.online = false);
         cpus.iter().try_for_each(|cpu| self.set_online(cpu))

@@ -14,6 +14,7 @@ use crate::time::Ps;
 use crate::world::World;
 
 pub use crate::memory::Host;
+use crate::memory::Memory;
 
 /// The bus above the model: no link, no waiting.
 struct HostPort;
@@ -64,8 +65,9 @@ impl Lent {
         jitter_percent: u32,
         build: impl FnOnce(ModelId) -> Box<dyn Model>,
     ) -> Self {
-        let config = BoardConfig { cpus: 0, memory_bytes: 0, seed, jitter_percent, ..BoardConfig::default() };
-        let board = Board::new(config, LocalApics::build(0, 0, Access::Msr, [0; 2]).controller);
+        let config = BoardConfig { cpus: 0, seed, jitter_percent, ..BoardConfig::default() };
+        let none = Memory::new(0).expect("nothing has room");
+        let board = Board::new(config, none, LocalApics::build(0, 0, Access::Msr, [0; 2]).controller);
         board.memory.lend_to(host);
         board.add_model(|_| Box::new(HostPort));
         board.add_model(|_| build(PORT));

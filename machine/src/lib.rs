@@ -51,7 +51,7 @@ pub use core::{
 };
 pub use costs::Costs;
 pub use cpu::{CpuTimes, Exception, IrqInput};
-pub use machine::{BootError, EngineCounters, Machine, RunEnd};
+pub use machine::{BootError, EngineCounters, Machine, NoMemory, RunEnd};
 pub use random::Stream;
 pub use regs::Regs;
 pub use simhal::{NO_THREAD, SimHal};

@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::fabric::port::Credits;
 use crate::fault::FaultRecord;
 use crate::gic::{self, Gic, GicWindows, IntState};
+use crate::memory::Memory;
 use crate::observe::Fact;
 use crate::regs::Regs;
 use crate::simhal::SimHal;
@@ -59,6 +60,18 @@ impl fmt::Display for BootError {
 
 impl std::error::Error for BootError {}
 
+/// The host has no address space for a machine's memory of so many bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoMemory(pub usize);
+
+impl fmt::Display for NoMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the host has no address space for a machine's memory of {} bytes", self.0)
+    }
+}
+
+impl std::error::Error for NoMemory {}
+
 /// Counts of the engine's work, for benchmarks and for comparing runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EngineCounters {
@@ -84,18 +97,30 @@ impl Machine {
     /// A machine with only CPUs and memory, at time 0.
     ///
     /// # Panics
-    /// When this host thread has a machine already, or `cpus` is 0.
+    /// As [`Machine::try_new`], and when the host has no address space for the memory.
     pub fn new(config: MachineConfig) -> Self {
+        Self::try_new(config).expect("the host has address space")
+    }
+
+    /// The same, for memory that may be too much.
+    ///
+    /// # Errors
+    /// [`NoMemory`].
+    ///
+    /// # Panics
+    /// When this host thread has a machine already, or `cpus` is 0.
+    pub fn try_new(config: MachineConfig) -> Result<Self, NoMemory> {
         assert!(config.cpus > 0, "a machine needs a CPU");
+        let memory = Memory::new(config.memory_bytes).ok_or(NoMemory(config.memory_bytes))?;
         let gic_credits = Credits::default();
         let interrupts = config.interrupts.clone();
         let built = config.controller(&gic_credits);
-        let core = Box::new(Core::new(config, built.controller));
+        let core = Box::new(Core::new(config, memory, built.controller));
         current::install(&core);
         if let Some(model) = built.model {
             core.board().add_model(|_| model);
         }
-        Self { core, interrupts, gic_credits }
+        Ok(Self { core, interrupts, gic_credits })
     }
 
     fn board(&self) -> &Board {
@@ -325,5 +350,18 @@ impl Drop for Machine {
     fn drop(&mut self) {
         self.core.shut_down();
         current::uninstall();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_of_too_much_memory_is_an_error() {
+        let of = |memory_bytes| Machine::try_new(MachineConfig { memory_bytes, ..MachineConfig::default() });
+        // More than the 47 bits of addresses that a process has.
+        assert_eq!(of(1 << 50).err(), Some(NoMemory(1 << 50)));
+        assert!(of(4096).is_ok(), "nothing is left of the first");
     }
 }

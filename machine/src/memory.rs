@@ -76,17 +76,17 @@ impl Drop for Memory {
 }
 
 impl Memory {
-    /// Creates `bytes` of zeroed memory.
-    pub(crate) fn new(bytes: usize) -> Self {
-        Self {
-            arena: Arena::new(bytes),
+    /// Creates `bytes` of zeroed memory, if the host has room.
+    pub(crate) fn new(bytes: usize) -> Option<Self> {
+        Some(Self {
+            arena: Arena::new(bytes)?,
             host: OnceCell::new(),
             lines: RefCell::default(),
             posted_writes: PostedWrites::new(),
             stores: Stores::default(),
             is_exhausted: Cell::new(false),
             watched: Cell::new((0, 0)),
-        }
+        })
     }
 
     /// Allocates a buffer for a driver.
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_disjoint_and_come_back() {
-        let arena = Arena::new(64 << 10);
+        let arena = Arena::new(64 << 10).expect("room");
         let first = Dma::new(&arena, 100, 64).expect("room");
         let second = Dma::new(&arena, 4096, 4096).expect("room");
         assert!(second.device_address().0.is_multiple_of(4096));
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn narrow_writes_leave_their_neighbours() {
-        let arena = Arena::new(4096);
+        let arena = Arena::new(4096).expect("room");
         let dma = Dma::new(&arena, 16, 8).expect("room");
         dma.words()[1].set_quietly(0x1122_3344_5566_7788);
         dma.write16(10, 0xabcd);
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn a_device_cannot_reach_outside() {
-        let arena = Arena::new(4096);
+        let arena = Arena::new(4096).expect("room");
         for address in [0, MEMORY_BASE - 8, MEMORY_BASE + 4096, u64::MAX - 7] {
             assert!(arena.word(address, 8).is_err(), "{address:#x}");
         }
@@ -420,24 +420,24 @@ mod tests {
 
     #[test]
     fn a_buffer_is_zero_whatever_used_its_memory_before() {
-        let memory = Memory::new(4096);
+        let memory = Memory::new(4096).expect("room");
         let last = MEMORY_BASE + 4088;
         memory.word(last, 8).expect("a word").set_quietly(7);
         let buffer = memory.allocate(4096, 8).expect("all of it");
         assert_eq!(buffer.read(4088, 8), 0, "a device had written beyond all buffers");
         buffer.words()[1].set_quietly(8);
         drop((memory, buffer));
-        let next = Memory::new(4096);
+        let next = Memory::new(4096).expect("room");
         assert!((0..512).all(|word| next.word(MEMORY_BASE + 8 * word, 8).expect("a word").value() == 0));
     }
 
     #[test]
     fn memory_whose_buffer_is_still_held_is_nobody_elses() {
-        let memory = Memory::new(4096);
+        let memory = Memory::new(4096).expect("room");
         let held = memory.allocate(8, 8).expect("a word");
         held.words()[0].set_quietly(9);
         drop(memory);
-        let next = Memory::new(4096);
+        let next = Memory::new(4096).expect("room");
         next.word(MEMORY_BASE, 8).expect("a word").set_quietly(1);
         assert_eq!(held.read(0, 8), 9);
     }

@@ -38,12 +38,9 @@ impl Word {
 pub(crate) struct Zeroed(memmap2::MmapMut);
 
 impl Zeroed {
-    /// `count` of them.
-    ///
-    /// # Panics
-    /// If the host has no address space left.
-    pub(crate) fn new(count: usize) -> Self {
-        Self(memmap2::MmapMut::map_anon((8 * count).max(1)).expect("the host has address space"))
+    /// `count` of them. None if the host gives no address space for them.
+    pub(crate) fn new(count: usize) -> Option<Self> {
+        memmap2::MmapMut::map_anon((8 * count).max(1)).ok().map(Self)
     }
 
     /// Makes the first `bytes` zero again.

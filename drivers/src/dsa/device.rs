@@ -2,6 +2,7 @@
 
 use super::port::Port;
 use super::{BatchDone, Config, DsaError, TransferError, WorkQueue};
+use crate::control::Control;
 use crate::register::Typed as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -67,15 +68,6 @@ pub struct Device<H: Hal> {
 
 /// SWERROR's Valid and Overflow bits. Writing 1 clears them.
 const SEEN: u32 = SwError::new().with_valid(true).with_overflow(true).into_bits() as u32;
-
-/// A guard: its holder alone may send commands to the device.
-struct Control<'a, W: Word>(&'a W);
-
-impl<W: Word> Drop for Control<'_, W> {
-    fn drop(&mut self) {
-        self.0.set(0);
-    }
-}
 
 impl<H: Hal> Device<H> {
     /// Resets the device behind `bar0`, writes the configuration and enables it; `bar2` is the region of its portals
@@ -193,10 +185,7 @@ impl<H: Hal> Device<H> {
     }
 
     fn control(&self) -> Result<Control<'_, H::Word>, DsaError> {
-        match self.busy.compare_exchange(0, 1) {
-            Ok(_) => Ok(Control(&self.busy)),
-            Err(_) => Err(DsaError::Busy),
-        }
+        Control::begin(&self.busy).map_err(|_| DsaError::Busy)
     }
 
     /// Reads and clears the causes and the error record, so that the device can report the next error. True if any was

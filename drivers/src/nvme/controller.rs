@@ -9,6 +9,7 @@ use super::port::Port;
 use super::prp;
 use super::queue::Parts;
 use super::{BatchDone, IoError, NvmeError, QueuePair};
+use crate::control::Control;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hal::{Hal, Lock, Word};
@@ -54,15 +55,6 @@ struct Features {
     /// How often one was set, or all were set back by a start: begun, and over.
     given: u64,
     over: u64,
-}
-
-/// A guard: its holder alone may run a control operation.
-struct Control<'a, W: Word>(&'a W);
-
-impl<W: Word> Drop for Control<'_, W> {
-    fn drop(&mut self) {
-        self.0.set(0);
-    }
 }
 
 impl<H: Hal> Controller<H> {
@@ -342,7 +334,7 @@ impl<H: Hal> Controller<H> {
     }
 
     fn control(&self) -> Result<Control<'_, H::Word>, NvmeError> {
-        self.busy.compare_exchange(0, 1).map(|_| Control(&self.busy)).map_err(|_| NvmeError::Busy)
+        Control::begin(&self.busy).map_err(|_| NvmeError::Busy)
     }
 }
 

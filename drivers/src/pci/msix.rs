@@ -1,18 +1,14 @@
 //! MSI-X (PCI Express Base Specification, "MSI-X Capability and Table Structures").
 
+use super::list::{self, CAPABILITIES_MAX, CONFIGURATION_BYTES, Unfound};
 use crate::message::MessageSource;
 use core::fmt;
 use hal::Regs;
 use irq::MsiMessage;
 use spec::msi::{
-    CapabilityHeader, MSIX_CAPABILITY_ID, MsixControl, MsixLocation, MsixVectorControl, Status, configuration,
-    msix_capability, msix_entry,
+    CapabilityHeader, MSIX_CAPABILITY_ID, MsixControl, MsixLocation, MsixVectorControl, msix_capability, msix_entry,
 };
 
-/// More capabilities than 256 bytes can hold: a longer list is a loop.
-const CAPABILITIES_MAX: u32 = 48;
-/// Configuration space that capabilities may lie in (PCI Local Bus Specification 3.0, "Capabilities List").
-const CONFIGURATION_BYTES: u32 = 256;
 /// Bytes of the MSI-X capability.
 const CAPABILITY_BYTES: u32 = 12;
 
@@ -68,26 +64,16 @@ impl MsixCapability {
     /// # Errors
     /// [`MsixError`] when there is none, or the list of capabilities is broken.
     pub fn find(config: &impl Regs) -> Result<Self, MsixError> {
-        let status = Status::from_bits((config.read32(configuration::COMMAND_STATUS) >> 16) as u16);
-        if !status.has_capabilities() {
-            return Err(MsixError::Missing);
+        let found = list::find(config, |offset, head| {
+            let header = CapabilityHeader::from_bits(head);
+            (header.id() == MSIX_CAPABILITY_ID).then_some((offset, header))
+        });
+        match found {
+            Ok((offset, header)) if list::is_whole(offset, CAPABILITY_BYTES) => Ok(Self::read(config, offset, header)),
+            Ok((offset, _)) => Err(MsixError::Cut(offset)),
+            Err(Unfound::Missing) => Err(MsixError::Missing),
+            Err(Unfound::Loop) => Err(MsixError::Loop),
         }
-        let mut offset = config.read32(configuration::CAPABILITIES) as u8 & !0b11;
-        for _ in 0..CAPABILITIES_MAX {
-            if offset == 0 {
-                return Err(MsixError::Missing);
-            }
-            let header = CapabilityHeader::from_bits(config.read32(u32::from(offset)));
-            if header.id() == MSIX_CAPABILITY_ID {
-                let offset = u32::from(offset);
-                if offset + CAPABILITY_BYTES > CONFIGURATION_BYTES {
-                    return Err(MsixError::Cut(offset));
-                }
-                return Ok(Self::read(config, offset, header));
-            }
-            offset = header.next() & !0b11;
-        }
-        Err(MsixError::Loop)
     }
 
     /// Checks that the table lies within its region of `bar_len_bytes`. Check this before [`MsixTable::enable`] writes

@@ -1,22 +1,17 @@
 //! The block's registers.
 
 use super::PostingError;
+use crate::pci::list::{self, Unfound};
 use crate::register::{Typed as _, Width};
 use alloc::sync::Arc;
 use hal::{CpuId, DeviceAddress, Hal, Regs};
 use irq::posted::PostedMsi;
 use irq::{IrqError, Target};
-use spec::msi::{Status, configuration};
 use spec::posting::{
     BLOCK_ALIGN, CAPABILITY_ID, CapabilityHead, Control, Counts, Fault, FaultReason, SIGNATURE, SlotDescriptor, Source,
     Tables, VERSION, capability, header, slot,
 };
 use spec::register::{ReadOnly, ReadWrite, Readable, Register, Writable};
-
-/// More capabilities than 256 bytes can hold: a longer list is a loop.
-const CAPABILITIES_MAX: u32 = 48;
-/// Configuration space that capabilities may lie in (PCI Local Bus Specification 3.0, "Capabilities List").
-const CONFIGURATION_BYTES: u32 = 256;
 
 /// The place of a function's block (SP, "Finding it").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,28 +31,24 @@ impl PostingCapability {
     /// [`PostingError::Missing`] when there is none, [`PostingError::Loop`] or [`PostingError::Cut`] when the list of
     /// capabilities is broken.
     pub fn find(config: &impl Regs) -> Result<Self, PostingError> {
-        let status = Status::from_bits((config.read32(configuration::COMMAND_STATUS) >> 16) as u16);
-        if !status.has_capabilities() {
-            return Err(PostingError::Missing);
-        }
-        let mut at = config.read32(configuration::CAPABILITIES) & 0xfc;
-        for _ in 0..CAPABILITIES_MAX {
-            if at == 0 {
-                return Err(PostingError::Missing);
+        let ours = |at: u32, head: u32| {
+            let head = CapabilityHead::from_bits(head);
+            if head.id() != CAPABILITY_ID || head.length_bytes() < capability::BYTES {
+                return None;
             }
-            let head = CapabilityHead::from_bits(config.read32(at));
-            let may_be_ours = head.id() == CAPABILITY_ID && head.length_bytes() >= capability::BYTES;
-            if may_be_ours && at + u32::from(capability::BYTES) > CONFIGURATION_BYTES {
-                return Err(PostingError::Cut(at));
+            if !list::is_whole(at, capability::BYTES.into()) {
+                return Some(Err(PostingError::Cut(at)));
             }
-            if may_be_ours && config.read32(at + capability::SIGNATURE) == SIGNATURE {
-                let offset = config.read32(at + capability::OFFSET);
-                let len_bytes = config.read32(at + capability::LENGTH);
-                return Ok(Self { bar: head.bar(), offset, len_bytes });
-            }
-            at = u32::from(head.next()) & 0xfc;
-        }
-        Err(PostingError::Loop)
+            let word = |field: u32| config.read32(at + field);
+            (word(capability::SIGNATURE) == SIGNATURE).then(|| {
+                let (offset, len_bytes) = (word(capability::OFFSET), word(capability::LENGTH));
+                Ok(Self { bar: head.bar(), offset, len_bytes })
+            })
+        };
+        list::find(config, ours).unwrap_or_else(|unfound| match unfound {
+            Unfound::Missing => Err(PostingError::Missing),
+            Unfound::Loop => Err(PostingError::Loop),
+        })
     }
 
     /// Checks that the block lies within its region of `bar_len_bytes`. Check this before [`PostingBlock::new`] reads at an

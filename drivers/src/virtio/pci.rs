@@ -2,20 +2,16 @@
 
 use super::VirtioError;
 use super::transport::{Cause, Interrupt, QueueMemory, Transport};
+use crate::pci::list::{self, Unfound};
 use crate::register::{Typed as _, Width};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use hal::{DeviceAddress, Hal, Lock, Regs, Word};
-use spec::msi::{Status as PciStatus, configuration};
 use spec::register::{ReadWrite, Readable, Register, Registers, Writable};
 use spec::virtio::feature::Features;
 use spec::virtio::pci::{CAPABILITY_ID, CapabilityHead, CapabilityPlace, Isr, Structure, VENDOR, capability, common};
 use spec::virtio::{DeviceId, Status};
 
-/// More capabilities than 256 bytes can hold: a longer list is a loop.
-const CAPABILITIES_MAX: u32 = 48;
-/// Configuration space that capabilities may lie in (PCI Local Bus Specification 3.0, "Capabilities List").
-const CONFIGURATION_BYTES: u32 = 256;
 /// The first PCI device id of non-transitional devices.
 const DEVICE_BASE: u32 = 0x1040;
 
@@ -56,34 +52,26 @@ impl<R: Regs> Capabilities<'_, R> {
     /// The first capability of a type whose region is usable (VIRTIO 4.1.4.1: in the order of the list), of `least`
     /// bytes; and where it stands.
     fn find(&self, kind: Structure, least: u32) -> Result<(u32, Window<R>), VirtioError> {
-        let status = PciStatus::from_bits((self.config.read32(configuration::COMMAND_STATUS) >> 16) as u16);
-        if !status.has_capabilities() {
-            return Err(VirtioError::Capability(kind.0));
-        }
         // What the device must obey: lengths in 4.1.4, alignments in 4.1.4.3.1, 4.1.4.4.1, 4.1.4.5.1 and 4.1.4.6.1.
         let (capability_bytes, alignment_bytes) = match kind {
             Structure::NOTIFY => (capability::NOTIFY_BYTES, 2),
             Structure::ISR => (capability::BYTES, 1),
             _ => (capability::BYTES, 4),
         };
-        let mut offset = self.config.read32(configuration::CAPABILITIES) as u8 & !0b11;
-        for _ in 0..CAPABILITIES_MAX {
-            if offset == 0 {
-                return Err(VirtioError::Capability(kind.0));
-            }
-            let head = CapabilityHead::from_bits(self.config.read32(offset.into()));
-            if head.id() == CAPABILITY_ID
-                && head.structure() == kind.0
-                && head.length_bytes() >= capability_bytes
-                && u32::from(offset) + u32::from(capability_bytes) <= CONFIGURATION_BYTES
-                && let Some(window) = self.window(offset.into(), least)
-                && window.offset.is_multiple_of(alignment_bytes)
+        let usable = |offset: u32, head: u32| {
+            let head = CapabilityHead::from_bits(head);
+            let is_of_kind = head.id() == CAPABILITY_ID && head.structure() == kind.0;
+            if !is_of_kind || head.length_bytes() < capability_bytes || !list::is_whole(offset, capability_bytes.into())
             {
-                return Ok((offset.into(), window));
+                return None;
             }
-            offset = head.next() & !0b11;
-        }
-        Err(VirtioError::CapabilityLoop)
+            let window = self.window(offset, least)?;
+            window.offset.is_multiple_of(alignment_bytes).then_some((offset, window))
+        };
+        list::find(self.config, usable).map_err(|unfound| match unfound {
+            Unfound::Missing => VirtioError::Capability(kind.0),
+            Unfound::Loop => VirtioError::CapabilityLoop,
+        })
     }
 
     /// The window that a capability describes, if it lies in its region.

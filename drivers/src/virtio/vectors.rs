@@ -17,7 +17,7 @@ pub enum VectorPolicy {
     /// Queue i gets (i / 2) mod n whether it wants interrupts or not, and the configuration shares vector 0: the fixed
     /// mapping of the virtio-mmio series of 2023, which knows that a network device's queues come in pairs.
     Pairs,
-    /// The single interrupt, as without the extension.
+    /// The single interrupt, as without the extension. On PCI only while MSI-X is off.
     Single,
 }
 

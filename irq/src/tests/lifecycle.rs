@@ -220,7 +220,7 @@ fn the_debug_view_names_every_level() {
 /// Defect: the CPUs of another system counted as online, and a line whose CPU went was delivered there.
 #[test]
 fn a_cpu_of_another_system_is_never_online() {
-    let bench = Bench::with(ALL_OPS, |config| (config.cpus, config.first_cpu, config.cpus_online) = (3, 1, 2));
+    let bench = Bench::with(ALL_OPS, |config| (config.cpus, config.first_cpu) = (3, 1));
     let irq = bench.core.alloc_line(bench.domain.clone(), &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
     assert_eq!(bench.core.view(irq).unwrap().effective.unwrap().cpu, CpuId(2));
@@ -235,7 +235,7 @@ fn a_cpu_of_another_system_is_never_online() {
 
 #[test]
 fn a_core_starts_with_the_cpus_that_it_is_told() {
-    let mut core = IrqCore::new(HostHal::manual(3), CoreConfig { first_cpu: 1, cpus_online: 2, ..x86(3, 8) }).unwrap();
+    let mut core = IrqCore::new(HostHal::manual(3), CoreConfig { first_cpu: 1, ..x86(3, 8) }).unwrap();
     core.set_online(&CpuSet::of(CPU1)).unwrap();
     assert_eq!(core.cpu_online(CPU1), Err(IrqError::Cpu(CPU1, "is online already")));
     assert_eq!(core.cpu_online(CpuId(2)), Ok(()));
@@ -253,9 +253,8 @@ fn impossible_configurations_are_refused() {
         change(&mut config);
         matches!(IrqCore::new(HostHal::manual(2), config), Err(IrqError::Config(_)))
     };
-    assert!(refused(|config| config.cpus_online = 3));
-    assert!(refused(|config| config.cpus_online = 0));
-    assert!(refused(|config| config.first_cpu = 1), "2 are to be online");
+    assert!(refused(|config| config.cpus = 0));
+    assert!(refused(|config| config.first_cpu = 2), "none is left");
     assert!(refused(|config| identities(config).device_first = Identity(0x1f)));
     assert!(refused(|config| config.storm.burst = 0));
 }

@@ -79,7 +79,7 @@ fn lines_that_left_a_cpu_which_stays_after_all_return() {
 /// it went to any other. Nobody remembered what it wanted.
 #[test]
 fn a_line_that_could_not_move_to_its_affinity_returns_to_it() {
-    let bench = Bench::with(ALL_OPS, |config| (config.cpus, config.cpus_online) = (3, 3));
+    let bench = Bench::with(ALL_OPS, |config| config.cpus = 3);
     let both = CpuSet::from_iter([CPU0, CPU1]);
     let irq = bench.core.alloc_line(bench.domain.clone(), &on(both), Flow::Edge).unwrap();
     bench.request(irq, |_| IrqReturn::Handled);
@@ -203,7 +203,7 @@ fn a_line_that_was_freed_in_its_sleep_is_left_alone() {
 #[test]
 fn a_throttled_line_that_slept_is_let_go_on_the_cpu_it_wakes_with() {
     let bench = Bench::with(ALL_OPS, |config| {
-        (config.cpus, config.cpus_online) = (3, 3);
+        config.cpus = 3;
         config.storm = StormConfig { burst: 1, burst_ns_min: 1, unhandled_max: 1, throttle_ns: 10_000_000 };
     });
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
@@ -235,17 +235,23 @@ fn what_lines_have_of_a_cpus_vectors_is_told() {
     assert_eq!(kept, lines - 1, "one for each managed line");
 }
 
-/// Defect: the line was enabled, unmasked and marked as pending, and nobody looked again: its device waited for ever.
-#[test]
-fn a_pending_interrupt_that_the_hardware_cannot_bring_back_now_is_tried_again() {
+/// A line that was enabled with an interrupt pending, which its hardware cannot bring back for so many tries.
+fn not_brought_back(tries: u32) -> (Bench, Irq) {
     let bench = Bench::new(ALL_OPS);
     let irq = bench.line(Flow::FastEoi);
     bench.core.disable_nosync(irq).unwrap();
     bench.fire(irq);
-    *bench.domain.0.is_busy.lock().unwrap() = 3;
+    *bench.domain.0.is_busy.lock().unwrap() = tries;
     bench.log.take();
     bench.core.enable(irq).unwrap();
     assert_eq!(bench.said(), "unmask retrigger");
+    (bench, irq)
+}
+
+/// Defect: the line was enabled, unmasked and marked as pending, and nobody looked again: its device waited for ever.
+#[test]
+fn a_pending_interrupt_that_the_hardware_cannot_bring_back_now_is_tried_again() {
+    let (bench, irq) = not_brought_back(3);
     let after_ns = |ns| {
         bench.hal.advance_ns(ns);
         bench.core.housekeep();
@@ -263,12 +269,7 @@ fn a_pending_interrupt_that_the_hardware_cannot_bring_back_now_is_tried_again() 
 
 #[test]
 fn a_pending_interrupt_of_a_line_that_was_disabled_again_waits_for_its_enable() {
-    let bench = Bench::new(ALL_OPS);
-    let irq = bench.line(Flow::FastEoi);
-    bench.core.disable_nosync(irq).unwrap();
-    bench.fire(irq);
-    *bench.domain.0.is_busy.lock().unwrap() = 1;
-    bench.core.enable(irq).unwrap();
+    let (bench, irq) = not_brought_back(1);
     bench.core.disable_nosync(irq).unwrap();
     bench.log.take();
     bench.hal.advance_ns(10_000_000);

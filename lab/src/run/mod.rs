@@ -6,7 +6,6 @@ pub(crate) mod error;
 pub(crate) mod pcie;
 mod recorder;
 mod rig;
-mod space;
 pub(crate) mod span;
 pub(crate) mod x86;
 
@@ -25,7 +24,7 @@ use machine::Interrupts;
 use machine::gic::{GicConfig, GicCosts};
 use machine::model::AccessCosts;
 use machine::time::Ps;
-use machine::{Costs, Machine, MachineConfig, RunEnd};
+use machine::{Costs, Machine, MachineConfig, NoMemory, RunEnd};
 use rayon::prelude::*;
 use sched::Topology;
 use span::{Moment, Span};
@@ -215,20 +214,19 @@ pub(crate) fn machine_with(
     traced: bool,
     topology: Option<Topology>,
 ) -> Result<Machine, RunError> {
-    let mut machine = space::build(memory_bytes, || {
-        Machine::new(MachineConfig {
-            cpus: plan.cpus,
-            memory_bytes,
-            seed,
-            jitter_percent: plan.platform.fabric.jitter.whole() as u32,
-            costs: costs(&plan.platform),
-            topology,
-            interrupts: interrupts(&plan.platform),
-            interrupt_limit: plan.options.interrupt_limit_ns.map(Ps::from_ns),
-            trace_spans_max: if traced { RECORDS_MAX } else { 0 },
-            ..MachineConfig::default()
-        })
-    })?;
+    let config = MachineConfig {
+        cpus: plan.cpus,
+        memory_bytes,
+        seed,
+        jitter_percent: plan.platform.fabric.jitter.whole() as u32,
+        costs: costs(&plan.platform),
+        topology,
+        interrupts: interrupts(&plan.platform),
+        interrupt_limit: plan.options.interrupt_limit_ns.map(Ps::from_ns),
+        trace_spans_max: if traced { RECORDS_MAX } else { 0 },
+        ..MachineConfig::default()
+    };
+    let mut machine = Machine::try_new(config).map_err(|NoMemory(bytes)| RunError::NoSpace(bytes))?;
     machine.set_tracing(false);
     Ok(machine)
 }

@@ -32,7 +32,6 @@ pub(crate) type Slot = RefCell<Box<dyn Model>>;
 /// The configuration of one board.
 pub(crate) struct BoardConfig {
     pub(crate) cpus: u32,
-    pub(crate) memory_bytes: usize,
     pub(crate) seed: u64,
     pub(crate) jitter_percent: u32,
     pub(crate) costs: Costs,
@@ -46,7 +45,6 @@ impl Default for BoardConfig {
     fn default() -> Self {
         Self {
             cpus: 1,
-            memory_bytes: 0,
             seed: 1,
             jitter_percent: 0,
             costs: Costs::default(),
@@ -76,12 +74,12 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    pub(crate) fn new(config: BoardConfig, controller: Box<dyn Controller>) -> Self {
+    pub(crate) fn new(config: BoardConfig, memory: Memory, controller: Box<dyn Controller>) -> Self {
         let is_disturbed = config.unrest.is_some();
         Self {
             clock: Clock::new(config.cpus as usize + 1, config.still_steps_max),
             cpus: Cpus::new(config.cpus),
-            memory: Memory::new(config.memory_bytes),
+            memory,
             witness: Witness::new(config.spans_max, is_disturbed),
             costs: config.costs,
             controller,

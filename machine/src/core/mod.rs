@@ -22,6 +22,7 @@ use crate::board::{Board, BoardConfig};
 use crate::clock::Clock;
 use crate::config::MachineConfig;
 use crate::cpu::{Account, Cpu, Exception};
+use crate::memory::Memory;
 use crate::threads::Threads;
 use crate::time::Ps;
 use crate::unrest;
@@ -51,12 +52,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(config: MachineConfig, controller: Box<dyn Controller>) -> Self {
+    pub(crate) fn new(config: MachineConfig, memory: Memory, controller: Box<dyn Controller>) -> Self {
         let time_slice = config.costs.time_slice;
         let cuts_critical_sections = controller.cuts_critical_sections();
         let board = BoardConfig {
             cpus: config.cpus,
-            memory_bytes: config.memory_bytes,
             seed: config.seed,
             jitter_percent: config.jitter_percent,
             costs: config.costs,
@@ -65,7 +65,7 @@ impl Core {
             unrest: config.unrest,
         };
         Self {
-            board: Board::new(board, controller),
+            board: Board::new(board, memory, controller),
             threads: Threads::new(config.cpus, time_slice, config.topology),
             entry: OnceCell::new(),
             dead: Cell::new(false),

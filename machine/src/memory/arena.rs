@@ -23,18 +23,18 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// Creates `bytes` of zeroed memory.
-    pub(super) fn new(bytes: usize) -> Arc<Self> {
+    /// Creates `bytes` of zeroed memory, if the host has room.
+    pub(super) fn new(bytes: usize) -> Option<Arc<Self>> {
         let bytes = bytes.next_multiple_of(4096);
         let spare = SPARE.take().filter(|spare| spare.words.len() * 8 == bytes);
         if let Some(mut spare) = spare
             && let Some(this) = Arc::get_mut(&mut spare)
         {
             this.clear(bytes);
-            return spare;
+            return Some(spare);
         }
         let free = Mutex::new(BTreeMap::from([(0, bytes)]));
-        Arc::new(Self { words: Zeroed::new(bytes / 8), free, unused: AtomicUsize::new(0) })
+        Some(Arc::new(Self { words: Zeroed::new(bytes / 8)?, free, unused: AtomicUsize::new(0) }))
     }
 
     /// Its machine is gone: the next one of this host thread may have it, unless somebody still holds a buffer then.

@@ -222,7 +222,6 @@ where
         self.core.lines_max += self.units.len() as u32;
         self.core.cpus = self.range.end;
         self.core.first_cpu = self.range.start;
-        self.core.cpus_online = self.range.end - self.range.start;
         let mut core = IrqCore::new(self.hal, self.core)?;
         self.force_threads.into_iter().for_each(|force| force(&mut core));
         let has_descriptors = self.has_descriptors();

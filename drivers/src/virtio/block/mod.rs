@@ -13,6 +13,7 @@ pub use request::{BatchDone, BlockError, BlockOp, BlockRequest, Completed, Submi
 use super::session::{self, QueueWish, Served, Wants, read_config};
 use super::transport::Transport;
 use super::{Queue, QueueFault, Refusal, Rung, VectorMap, VectorPolicy, VirtioError};
+use crate::control::{Control, FREE};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hal::{Hal, Lock, Word};
@@ -86,12 +87,11 @@ pub struct Block<H: Hal> {
     queues: Vec<Lock<H, Side<H>>>,
     done: Arc<dyn BatchDone>,
     configuration_changes: H::Word,
-    /// [`FREE`], [`BUSY`] while a control operation runs, [`OVER`] behind a shutdown.
-    control: H::Word,
+    /// Of [`Control`]; [`OVER`] behind a shutdown.
+    busy: H::Word,
 }
 
-const FREE: u64 = 0;
-const BUSY: u64 = 1;
+/// The device was shut down.
 const OVER: u64 = 2;
 
 const WANTED: Features = Features::of(&[SIZE_MAX, SEG_MAX, RO, FLUSH, MQ]);
@@ -137,7 +137,7 @@ impl<H: Hal> Block<H> {
                 queues: session.queues.into_iter().map(side).collect::<Result<_, VirtioError>>()?,
                 done,
                 configuration_changes: H::Word::new(0),
-                control: H::Word::new(FREE),
+                busy: H::Word::new(FREE),
                 transport: transport.clone(),
             }))
         })
@@ -249,21 +249,7 @@ impl<H: Hal> Block<H> {
         if !self.info.features.has(Feature::RING_RESET) {
             return Err(VirtioError::NotNegotiated("VIRTIO_F_RING_RESET"));
         }
-        self.control(|| self.restart(queue, side).map(|()| FREE))
-    }
-
-    /// Runs an operation that gives rings to the device or takes them back: one at a time. It returns the state behind it.
-    fn control(&self, operation: impl FnOnce() -> Result<u64, VirtioError>) -> Result<(), VirtioError> {
-        self.control.compare_exchange(FREE, BUSY).map_err(|state| match state {
-            OVER => VirtioError::ShutDown,
-            _ => VirtioError::Busy,
-        })?;
-        let behind = operation();
-        self.control.set(*behind.as_ref().unwrap_or(&FREE));
-        behind.map(|_| ())
-    }
-
-    fn restart(&self, queue: u16, side: &Lock<H, Side<H>>) -> Result<(), VirtioError> {
+        let _control = self.control()?;
         side.lock().stop();
         self.transport.reset_queue(queue);
         session::wait(self.hal, || self.transport.queue_is_reset(queue))
@@ -284,15 +270,23 @@ impl<H: Hal> Block<H> {
     /// [`VirtioError::ResetTimeout`]; requests then stay the device's. [`VirtioError::Busy`] during a recovery or another
     /// shutdown; [`VirtioError::ShutDown`] behind one.
     pub fn shut_down(&self) -> Result<(), VirtioError> {
-        self.control(|| {
-            for side in &self.queues {
-                side.lock().stop();
-            }
-            session::reset(self.hal, &*self.transport)?;
-            for queue in 0..self.queues() {
-                self.end_all(queue, BlockError::Shutdown);
-            }
-            Ok(OVER)
+        let mut control = self.control()?;
+        for side in &self.queues {
+            side.lock().stop();
+        }
+        session::reset(self.hal, &*self.transport)?;
+        for queue in 0..self.queues() {
+            self.end_all(queue, BlockError::Shutdown);
+        }
+        control.behind = OVER;
+        Ok(())
+    }
+
+    /// The right to give rings to the device, and to take them back.
+    fn control(&self) -> Result<Control<'_, H::Word>, VirtioError> {
+        Control::begin(&self.busy).map_err(|state| match state {
+            OVER => VirtioError::ShutDown,
+            _ => VirtioError::Busy,
         })
     }
 
