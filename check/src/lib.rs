@@ -34,6 +34,7 @@ pub mod run;
 pub mod scenarios;
 pub mod scheduler;
 pub mod server;
+pub mod setbacks;
 pub mod shrink;
 pub mod single;
 pub mod subject;

@@ -11,13 +11,15 @@ use crate::unrest;
 use crate::verdict::{Failure, Kind};
 use directed::{Directed, How, Next};
 use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec, Threads};
+use machine::observe::Fact;
+use machine::setback;
 use machine::time::Ps;
 use machine::trace::Span;
 use machine::unrest::Unrest;
 use machine::unrest::turns::Turn;
-use machine::{MachineConfig, RunEnd, SimHal};
+use machine::{Machine, MachineConfig, RunEnd, SimHal};
 use plan::Plan;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -70,6 +72,8 @@ pub struct Run {
     pub occasions: Vec<Ps>,
     /// The times at which a single fault did something.
     pub struck: Vec<Ps>,
+    /// Its bring-up met a setback.
+    pub set_back: bool,
     /// What it reached, if the recipe asks ([`crate::reach`]).
     pub reached: Vec<u32>,
 }
@@ -118,7 +122,9 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
     ])));
     // Building draws the rest of the knobs.
     let (seed, comparable) = (recipe.seed_of("load"), plan.comparable);
-    let built = catch::panics(|| subject.build(&mut Build { knobs: &mut knobs, seed, faults, comparable, machine }));
+    let may_fall_back = !comparable && plan.directed.as_ref().is_none_or(Directed::has_setback);
+    let build = &mut Build { knobs: &mut knobs, seed, faults, comparable, may_fall_back, machine };
+    let built = catch::panics(|| subject.build(build));
     run.history.knobs = knobs.finish()?;
     let mut rig = match built {
         Ok(rig) => rig,
@@ -130,8 +136,7 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
         let steps = steps.map(|event| (event.number, event.text.as_str()));
         ledger.borrow_mut().reach = Some(Reach::new(at.clone(), steps));
     }
-    let heard = ledger.clone();
-    rig.machine().set_observer(move |at, fact| heard.borrow_mut().hear(at, &fact));
+    let was_set_back = observe(rig.machine(), ledger.clone());
     let mut live = Live {
         subject,
         rig,
@@ -154,7 +159,21 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
     let first = live.ledger.borrow().findings.failures.first().cloned();
     run.failure = first.or(ended.err());
     live.report(&mut run);
+    run.set_back = was_set_back.get();
     Ok(run)
+}
+
+/// Lets the ledger hear every fact. What is returned becomes true when the bring-up meets a setback.
+fn observe(machine: &mut Machine, ledger: Rc<RefCell<Ledger>>) -> Rc<Cell<bool>> {
+    let was_set_back = Rc::new(Cell::new(false));
+    let set_back = was_set_back.clone();
+    machine.set_observer(move |at, fact| {
+        if matches!(fact, Fact::Struck { fault: setback::STRUCK, .. }) {
+            set_back.set(true);
+        }
+        ledger.borrow_mut().hear(at, &fact);
+    });
+    was_set_back
 }
 
 struct Live<'a, S: Subject> {

@@ -36,8 +36,17 @@ pub struct Case {
     pub behind: bool,
     /// How often it acts at a position: there, and at what it meets behind it.
     pub acts_times: usize,
+    /// No fault, but a setback of the bring-up, as its knob has it: a position is an act of the software that comes up.
+    pub sets_back: Option<u64>,
     /// Machine and fault: `its/message-late`.
     pub name: String,
+}
+
+impl Case {
+    /// One of a machine.
+    pub(crate) fn at(bench: usize) -> Self {
+        Self { bench, fault: 0, lasts: false, behind: false, acts_times: 1, sets_back: None, name: String::new() }
+    }
 }
 
 impl fmt::Display for Case {
@@ -55,6 +64,8 @@ pub enum When {
     From(Ps),
     /// From when to when.
     During(Ps, Ps),
+    /// Behind so many acts of the software that comes up.
+    Spared(u32),
 }
 
 /// A case and its result.
@@ -83,6 +94,8 @@ struct Positions<'a> {
     occasions: Vec<Ps>,
     /// The last position.
     last: Ps,
+    /// Acts before the next position of a setback.
+    spared: u32,
 }
 
 /// The next position, or a failure on the way to it.
@@ -96,10 +109,14 @@ impl<'a> Positions<'a> {
     fn new(scenario: &'a dyn Scenario, case: &'a Case, calm: &Run) -> Self {
         let mut occasions = calm.occasions.clone();
         occasions.reverse();
-        Self { scenario, case, occasions, last: Ps(0) }
+        Self { scenario, case, occasions, last: Ps(0), spared: 0 }
     }
 
     fn next(&mut self) -> Result<Step, CheckError> {
+        if self.case.sets_back.is_some() {
+            self.spared += 1;
+            return Ok(Step::At(When::Spared(self.spared - 1)));
+        }
         if self.case.behind {
             return Ok(self.occasions.pop().map_or(Step::End, |at| Step::At(When::During(at + Ps(1), at + Ps(2)))));
         }
@@ -152,8 +169,12 @@ pub fn explore(scenario: &dyn Scenario, case: &Case, budget: u64) -> Result<Verd
             }
             Step::At(when) => {
                 let run = one(scenario, case, when, 0)?;
+                // A setback behind the last act changes nothing.
+                if case.sets_back.is_some() && !run.set_back {
+                    break;
+                }
                 verdict.positions += 1;
-                verdict.acted += u64::from(!run.struck.is_empty());
+                verdict.acted += u64::from(run.set_back || !run.struck.is_empty());
                 verdict.digest = (verdict.digest.rotate_left(5) ^ run.digest).wrapping_mul(0x517c_c1b7_2722_0a95);
                 run.failure
             }
@@ -281,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_position_lasts_from_the_one_before_to_its_own() {
-        let case = |lasts| Case { bench: 0, fault: 0, lasts, behind: false, acts_times: 1, name: String::new() };
+        let case = |lasts| Case { lasts, ..Case::at(0) };
         assert_eq!(window(&case(false), Ps(11), Ps(25)), When::During(Ps(11), Ps(26)));
         assert_eq!(window(&case(true), Ps(11), Ps(25)), When::During(Ps(24), Ps(26)));
         assert_eq!(window(&case(true), Ps(11), Ps(11)), When::During(Ps(11), Ps(12)));

@@ -81,6 +81,11 @@ pub trait Subject: Sync + 'static {
         Vec::new()
     }
 
+    /// What comes up may meet a setback ([`crate::setbacks`]).
+    fn has_setbacks(&self) -> bool {
+        false
+    }
+
     /// Builds a machine and installs its interrupt entry. Does not bring the stack up.
     fn build(&self, build: &mut Build<'_, Self::Fault>) -> Self::Rig;
 
@@ -171,6 +176,8 @@ pub struct Build<'a, F> {
     pub faults: Vec<F>,
     /// The load must be the same, whatever time its commands take.
     pub comparable: bool,
+    /// Its bring-up may meet a setback.
+    pub(crate) may_fall_back: bool,
     pub(crate) machine: MachineConfig,
 }
 

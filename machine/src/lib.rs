@@ -31,6 +31,7 @@ mod posted_writes;
 mod random;
 pub mod rdma;
 mod regs;
+pub mod setback;
 mod simhal;
 mod stores;
 #[cfg(test)]
@@ -47,7 +48,8 @@ mod work;
 pub use board::{model, world};
 pub use config::{Interrupts, MachineConfig};
 pub use core::{
-    affinity_of, begin_agent, declare_cpu, end_agent, inspect, mark, peek_lapic, peek64, plug, push_writes, stop_run,
+    affinity_of, begin_agent, begin_setback, declare_cpu, end_agent, end_setback, inspect, mark, peek_lapic, peek64,
+    plug, push_writes, stop_run,
 };
 pub use costs::Costs;
 pub use cpu::{CpuTimes, Exception, IrqInput};

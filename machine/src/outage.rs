@@ -213,6 +213,10 @@ impl<M: Model> Model for Unreliable<M> {
         self.model.eoi_broadcast(world, vector);
     }
 
+    fn uses(&self, range: &Range<u64>) -> Option<u64> {
+        self.model.uses(range)
+    }
+
     fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
         self.model.given_back(range)
     }

@@ -1,6 +1,7 @@
 //! An Arm system on a machine with a GIC, and operations of tests on its CPUs.
 
 use crate::deadlines;
+use crate::setbacks::Setbacks;
 use crate::verdict::violate;
 use drivers::gic::its::{Its, ItsConfig};
 use drivers::gic::{Affinity, EoiMode, Redistributors};
@@ -341,6 +342,8 @@ pub struct Options {
     pub gic: GicConfig,
     /// The other settings of the machine.
     pub machine: MachineConfig,
+    /// What may go wrong while the software comes up.
+    pub setbacks: Setbacks,
 }
 
 /// The system that exceptions enter.
@@ -371,24 +374,27 @@ pub fn bring_up(
     entry: &Entry,
 ) -> Arc<ArmHarness> {
     let cpus = options.cpus.max(1);
-    let timer = TimerHardware::physical_timer(windows.timer);
     let heard = || (0..cpus).map(|_| Arc::default()).collect::<Vec<Arc<Heard>>>();
     let (ticks, kicks) = (heard(), heard());
-    let mut builder = ArmBuilder::new(SimHal, hardware(&windows, version, cpus), timer)
-        .eoi_mode(mode)
-        .lines_max(LINES_MAX)
-        .flight_ns(2_000)
-        .tick("timer", Arc::new(Counted(ticks.clone())))
-        .reschedule(IntId(0), "reschedule", Arc::new(Counted(kicks.clone())))
-        .storm(options.storm)
-        .force_threads(options.force_threads);
-    if let Some(way) = messages(&windows, &options.gic) {
-        builder = builder.messages(way);
-    }
-    if options.gic.pseudo_nmi.is_some() {
-        builder = builder.pseudo_nmis();
-    }
-    let arm = builder.build().expect("the machine is as described");
+    let build = || {
+        let timer = TimerHardware::physical_timer(windows.timer);
+        let mut builder = ArmBuilder::new(SimHal, hardware(&windows, version, cpus), timer)
+            .eoi_mode(mode)
+            .lines_max(LINES_MAX)
+            .flight_ns(2_000)
+            .tick("timer", Arc::new(Counted(ticks.clone())))
+            .reschedule(IntId(0), "reschedule", Arc::new(Counted(kicks.clone())))
+            .storm(options.storm)
+            .force_threads(options.force_threads);
+        if let Some(way) = messages(&windows, &options.gic) {
+            builder = builder.messages(way);
+        }
+        if options.gic.pseudo_nmi.is_some() {
+            builder = builder.pseudo_nmis();
+        }
+        builder.build()
+    };
+    let arm = options.setbacks.meet("the Arm system", build, || ());
     let (core, model) = (arm.core().clone(), windows.model);
     let system = Arc::new(ArmHarness {
         core,

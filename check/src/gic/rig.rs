@@ -13,6 +13,7 @@ use crate::coverage::Coverage;
 use crate::deeds;
 use crate::draw::Draw;
 use crate::scheduler::draw_topology;
+use crate::setbacks::Setbacks;
 use crate::subject::{Build, Rig};
 use drivers::gic::EoiMode;
 use irq::{IrqChipState, StormConfig};
@@ -127,7 +128,8 @@ impl GicRig {
         };
         let topology = draw_topology(knobs);
         let machine = MachineConfig { memory_bytes: 4 << 20, jitter_percent: 40, topology, ..build.machine() };
-        let options = Options { cpus, force_threads, storm, gic, machine };
+        let setbacks = Setbacks::draw(build.knobs, build.may_fall_back);
+        let options = Options { cpus, force_threads, storm, gic, machine, setbacks };
         let entry = Entry::default();
         let mut machine = harness::build(version, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;

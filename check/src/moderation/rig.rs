@@ -17,6 +17,7 @@ use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::harness::{self, Entry, Options, Version};
 use crate::rest;
 use crate::server;
+use crate::setbacks::Setbacks;
 use crate::subject::{Build, Rig};
 use crate::verdict::violate;
 use drivers::gic::EoiMode;
@@ -99,6 +100,7 @@ fn draw_costs(knobs: &mut Knobs) -> Costs {
 impl ModerationRig {
     pub(super) fn build(build: &mut Build<'_, ModerationFault>) -> Self {
         let machine = build.machine();
+        let setbacks = Setbacks::draw(build.knobs, build.may_fall_back);
         let knobs = &mut *build.knobs;
         let cpus = knobs.number("cpus", 1..=4) as u32;
         let mode = [EoiMode::Together, EoiMode::Split][knobs.choice("eoimode", &["0", "1"])];
@@ -108,7 +110,7 @@ impl ModerationRig {
         let costs = draw_costs(knobs);
         let machine = MachineConfig { memory_bytes: 8 << 20, jitter_percent: 40, costs, ..machine };
         let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
-        let options = Options { cpus, force_threads, gic, machine, ..Options::default() };
+        let options = Options { cpus, force_threads, gic, machine, setbacks, ..Options::default() };
         let entry = Entry::default();
         let mut machine = harness::build(Version::V3, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;
@@ -245,7 +247,7 @@ impl Rig for ModerationRig {
         let port = BellPort { regs: self.machine.regs(self.clock, 0), index: 0 };
         let boot = move || {
             let system = harness::bring_up(windows, Version::V3, mode, &options, &entry);
-            let stack = ModerationStack::bring_up(system, &wanted);
+            let stack = ModerationStack::bring_up(system, &wanted, &options.setbacks);
             let line = stack.system.private(TICK_PPI, Arc::new(Tick { port, stack: Arc::downgrade(&stack) }));
             stack.system.enable_everywhere(line);
             stack

@@ -10,6 +10,7 @@ use super::watch::Slow;
 use crate::coverage::Coverage;
 use crate::gic::bells::BellPort;
 use crate::gic::harness::{self, ArmHarness};
+use crate::setbacks::Setbacks;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::rdma::{
     CompletionQueue, CqConfig, CqContext, CqUse, Device, DeviceConfig, Missed, QpConfig, QueuePair, Worker,
@@ -126,6 +127,7 @@ struct Opened {
 struct Bringup<'a> {
     system: Arc<ArmHarness>,
     wanted: &'a Wanted,
+    setbacks: &'a Setbacks,
     consumers: Vec<Consumer>,
     lines: Vec<Irq>,
 }
@@ -135,8 +137,8 @@ fn region(nic: ModelId, region: u8) -> Regs {
 }
 
 impl ModerationStack {
-    pub(super) fn bring_up(system: Arc<ArmHarness>, wanted: &Wanted) -> Arc<Self> {
-        let mut bringup = Bringup { system, wanted, consumers: Vec::new(), lines: Vec::new() };
+    pub(super) fn bring_up(system: Arc<ArmHarness>, wanted: &Wanted, setbacks: &Setbacks) -> Arc<Self> {
+        let mut bringup = Bringup { system, wanted, setbacks, consumers: Vec::new(), lines: Vec::new() };
         let queues: Vec<_> = (0..wanted.queues).map(|number| bringup.queue(number)).collect();
         let (devices, ends) = if wanted.pairs > 0 { bringup.connect() } else { Default::default() };
         let mut soft = SoftPoll::new(SimHal, wanted.cpus, wanted.poll).expect("a budget");
@@ -149,7 +151,7 @@ impl ModerationStack {
         soft.start().expect("threads");
         assert!(bringup.system.polls.set(soft.clone()).is_ok(), "once");
         let workers = bringup.begin(&soft, &ids, &queues, &ends, &devices);
-        let Bringup { system, wanted, consumers, lines } = bringup;
+        let Bringup { system, wanted, consumers, lines, .. } = bringup;
         let stack = Arc::new(Self {
             system,
             consumers,
@@ -235,9 +237,8 @@ impl Bringup<'_> {
     /// Both NICs, and their connections.
     fn connect(&mut self) -> (Vec<Device<SimHal>>, Vec<Opened>) {
         let config = DeviceConfig { event_queues: self.wanted.pairs as u16, ready_timeout_ns: 1_000_000 };
-        let device = |nic| {
-            Device::new(SimHal, region(nic, REGION_REGISTERS), region(nic, REGION_DOORBELLS), config).expect("a NIC")
-        };
+        let new = |nic| Device::new(SimHal, region(nic, REGION_REGISTERS), region(nic, REGION_DOORBELLS), config);
+        let device = |nic| self.setbacks.meet("a NIC", || new(nic), || ());
         let devices: Vec<_> = self.wanted.nics.into_iter().map(device).collect();
         let mut ends = Vec::new();
         for pair in 0..self.wanted.pairs {
@@ -262,9 +263,10 @@ impl Bringup<'_> {
         let end = End::new(number, self.wanted.depth.min(DEPTH_MAX), number.is_multiple_of(2));
         let config = CqConfig { entries: 2 * ENTRIES, event_queue, owner: CqUse::Exclusive };
         let tuner = tuned.as_ref().map(|tuned| tuned.tuner.clone());
-        let queue = device.open_cq(config, end.clone(), tuner).expect("a completion queue");
+        let open = || device.open_cq(config, end.clone(), tuner.clone());
+        let queue = self.setbacks.meet_without_memory("a completion queue", open);
         let entries = QpConfig { sends: ENTRIES, receives: ENTRIES };
-        let pair = device.open_qp(entries, &queue, &queue).expect("a queue pair");
+        let pair = self.setbacks.meet_without_memory("a queue pair", || device.open_qp(entries, &queue, &queue));
         self.consumers.push(Consumer { source: end.clone(), device: Slow::new(queue.clone()), tuned: tuned.clone() });
         Opened { end, queue, pair, tuned }
     }

@@ -6,6 +6,7 @@ use crate::checkers::queues;
 use crate::checkers::truth::marks;
 use crate::mark::Mark;
 use crate::server::{Host, requester};
+use crate::setbacks::Setbacks;
 use crate::verdict::violate;
 use drivers::dsa::DsaError;
 use drivers::message::MessageDomain;
@@ -219,7 +220,7 @@ impl Drive {
         model: ModelId,
         index: u32,
         (queues, entries, managed): (u16, u16, bool),
-        impatient: bool,
+        (impatient, setbacks): (bool, &Setbacks),
     ) -> Self {
         let drive = Self {
             index,
@@ -237,7 +238,7 @@ impl Drive {
             setting: AtomicBool::new(false),
             settings: AtomicU64::new(0),
         };
-        drive.start().expect("the drive comes up");
+        setbacks.meet("a drive", || drive.start(), || ());
         drive
     }
 
@@ -269,6 +270,16 @@ impl Drive {
             self.unstopped.lock().expect("one host thread").push(controller);
         }
         down
+    }
+
+    /// Resets the drive, which did not answer the creation of a queue: the reset makes that queue too. Deletes it.
+    pub(super) fn drop_half_made(&self, bound: impl Iterator<Item = Bound>) -> Result<(), NvmeError> {
+        let controller = self.controller().ok_or(NvmeError::Stopped)?;
+        controller.reset()?;
+        let wanted: Vec<_> = bound.map(|bound| bound.pair).collect();
+        let half_made = |pair: &Arc<QueuePair<SimHal>>| !wanted.iter().any(|other| Arc::ptr_eq(pair, other));
+        let made = (1..=self.queues).filter_map(|qid| controller.queue_pair(qid));
+        made.filter(half_made).try_for_each(|pair| controller.delete_queue_pair(pair.qid()))
     }
 
     /// Creates a queue and gives it a line. The caller holds the slot.

@@ -24,6 +24,7 @@ use crate::server::poster::Poster as PostingFunction;
 use crate::server::ringer::Ringer;
 use crate::server::wire::WirePort;
 use crate::server::{Config, FLIGHT_NS, Hardware, Host, Path, drive_config};
+use crate::setbacks::Setbacks;
 use crate::subject::{Build, Rig};
 use hal::{CpuId, CpuSet, Regs as _};
 use irq::RequestFlags;
@@ -170,6 +171,7 @@ impl Rig for PcRig {
         let (delivery, poster, seed) = (self.delivery, self.poster, self.seed);
         let Shape { queues, entries, managed, mix, calls, timers: has_timers, tuned, linger_ns, deeds_percent, .. } =
             self.shape;
+        let setbacks = self.hardware.setbacks().clone();
         let ringer = self.hardware.models.ringer;
         let sent = self.hardware.machine.with_model(ringer, |ringer: &mut Ringer| ringer.sent()).expect("the ringer");
         let rings = Arc::new(Rings::new(host.ringer, sent, linger_ns, (seed, deeds_percent)));
@@ -178,8 +180,8 @@ impl Rig for PcRig {
         let promises = Promises::under(&self.faults, delivery);
         let boot = move || {
             let numbers = AtomicU64::new(1);
-            let accelerator =
-                accelerator.map(|(model, plan)| Accelerator::bring_up(&host, model, &plan, &numbers, kind));
+            let accelerator = accelerator
+                .map(|(model, plan)| Accelerator::bring_up(&host, model, &plan, &numbers, (kind, &setbacks)));
             let timers = has_timers.then(|| Timers::bring_up(&host, &numbers));
             let poster = poster.map(|model| Poster::bring_up(&host, model, &numbers));
             let stack = bring_up(
@@ -187,7 +189,7 @@ impl Rig for PcRig {
                 delivery,
                 &models,
                 (queues, entries, managed),
-                promises,
+                (promises, &setbacks),
                 (seed, mix, calls),
                 (rings, numbers, accelerator, timers, poster),
             );
@@ -333,13 +335,14 @@ fn bring_up(
     delivery: Path,
     models: &[ModelId],
     (queues, entries, managed): (u16, u16, bool),
-    promises: Promises,
+    (promises, setbacks): (Promises, &Setbacks),
     (seed, mix, calls): (u64, Mix, bool),
     (rings, numbers, accelerator, timers, poster): Sources,
 ) -> Arc<PcStack> {
     let cpus = CpuSet::first(host.cpus());
-    let bring_up =
-        |(&model, index)| Drive::bring_up(&host, model, index, (queues, entries, managed), promises.impatient);
+    let bring_up = |(&model, index)| {
+        Drive::bring_up(&host, model, index, (queues, entries, managed), (promises.impatient, setbacks))
+    };
     let drives: Vec<_> = models.iter().zip(0..).map(bring_up).collect();
     let mut slots = Vec::new();
     for drive in 0..drives.len() {
@@ -384,9 +387,9 @@ fn bring_up(
         seen: Mutex::default(),
     };
     for slot in &stack.slots {
-        if let Err(error) = stack.drive_of(slot).bind(&stack.host, slot, &stack.numbers) {
-            panic!("a queue comes up: {error}");
-        }
+        let drive = stack.drive_of(slot);
+        let mend = || drive.drop_half_made(stack.slots.iter().filter_map(Slot::bound)).expect("the drive resets");
+        setbacks.meet("a queue", || drive.bind(&stack.host, slot, &stack.numbers), mend);
     }
     Arc::new(stack)
 }

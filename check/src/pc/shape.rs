@@ -8,6 +8,7 @@ use crate::deeds;
 use crate::draw::{Draw, Knobs};
 use crate::scheduler::draw_topology;
 use crate::server::{Config, Path, costs};
+use crate::setbacks::Setbacks;
 use crate::subject::Build;
 use irq::StormConfig;
 use machine::nvme::HiddenCoalescing;
@@ -57,7 +58,7 @@ pub(super) struct Shape {
 /// Draws the machine.
 pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config, Shape, u32) {
     let base = build.machine();
-    let (seed, comparable) = (build.seed, build.comparable);
+    let (seed, comparable, may_fall_back) = (build.seed, build.comparable, build.may_fall_back);
     let knobs = &mut *build.knobs;
     let cpus = knobs.number("cpus", 1..=8) as u32;
     let drives = knobs.number("drives", 1..=2) as u32;
@@ -70,7 +71,6 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let leaks = knobs.chance("count_vectors", 3);
     let (absent, gone) = draw_missing(knobs, managed || force_threads);
     let (users, carried, habit) = draw_load(knobs, comparable.then_some(drives * u32::from(queues)));
-    let mix = draw_mix(knobs);
     let full = knobs.chance("full", 30);
     let lines_max = if leaks { 2000 } else { 64 };
     let count_lines = (knobs.chance("count_numbers", 20) && !leaks).then_some(lines_max as usize);
@@ -94,6 +94,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         devices_post: poster,
         cache_places: draw_places(knobs),
         old_ioapic: delivery == Path::Plain && knobs.chance("old_ioapic", 40),
+        setbacks: Setbacks::draw(knobs, may_fall_back),
         unrest: base.unrest,
         lines_max,
         machine,
@@ -105,7 +106,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         managed,
         users,
         habit,
-        mix,
+        mix: draw_mix(knobs),
         carried,
         leaks,
         absent,

@@ -21,6 +21,13 @@ pub(super) struct Directed<T> {
     pub(super) how: How,
 }
 
+impl<T> Directed<T> {
+    /// Its bring-up meets a setback.
+    pub(super) fn has_setback(&self) -> bool {
+        matches!(self.how, How::Alone(Window { when: When::Spared(_), .. }))
+    }
+}
+
 /// How they are done.
 pub(super) enum How {
     /// Each by an agent of its own, in the order of a schedule.
@@ -111,7 +118,7 @@ impl<S: Subject> Live<'_, S> {
         let steps = operations.len();
         let left = self.spawn(vec![operations], |_| {});
         match when {
-            When::Never => {}
+            When::Never | When::Spared(_) => {}
             When::From(from) => {
                 self.pass_until(from)?;
                 armed.set(true);

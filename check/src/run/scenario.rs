@@ -64,22 +64,38 @@ impl<S: Subject> Scenario for S {
     }
     fn singles(&self) -> Vec<Case> {
         let (benches, singles) = (Subject::benches(self), Subject::singles(self));
+        let has_setbacks = Subject::has_setbacks(self);
         let of = |(bench, it): (usize, &Bench<S::Step>)| {
             let case = |(fault, single): (usize, &Single<S::Fault>)| {
                 let lasts = matches!(single.strikes, Strikes::NextOf(_));
                 let behind = matches!(single.strikes, Strikes::Behind(..));
                 let acts_times = if let Strikes::Times(times) = single.strikes { times } else { 1 };
-                Case { bench, fault, lasts, behind, acts_times, name: format!("{}/{}", it.name, single.kind) }
+                let name = format!("{}/{}", it.name, single.kind);
+                Case { bench, fault, lasts, behind, acts_times, sets_back: None, name }
+            };
+            let setback = |(kind, name): (u64, &&str)| Case {
+                name: format!("{}/{name}", it.name),
+                sets_back: Some(kind),
+                ..Case::at(bench)
             };
             let is_for = |(_, single): &(usize, &Single<S::Fault>)| single.kind.starts_with(it.faults);
-            singles.iter().enumerate().filter(is_for).map(case).collect::<Vec<_>>()
+            let setbacks = (1..).zip(&SETBACKS).filter(|_| it.faults.is_empty() && has_setbacks).map(setback);
+            singles.iter().enumerate().filter(is_for).map(case).chain(setbacks).collect::<Vec<_>>()
         };
         // Those for a few faults first: a minute may not see the end of all.
         let (few, all): (Vec<_>, Vec<_>) = benches.iter().enumerate().partition(|(_, it)| !it.faults.is_empty());
         few.into_iter().chain(all).flat_map(of).collect()
     }
     fn single(&self, case: &Case, when: When, trace_spans_max: usize) -> Result<Run, KnobError> {
-        let bench = Subject::benches(self).swap_remove(case.bench);
+        let mut bench = Subject::benches(self).swap_remove(case.bench);
+        if let Some(kind) = case.sets_back {
+            if let When::Spared(acts) = when {
+                let set = [("setback", kind.to_string()), ("spared", acts.to_string())];
+                bench.set.extend(set);
+            }
+            let alone = Window { behind: None, acts: is_struck, acts_times: 1, when };
+            return small(self, bench, Vec::new(), (How::Alone(alone), None), trace_spans_max);
+        }
         let Single { kind, fault, strikes } = Subject::singles(self).swap_remove(case.fault);
         let operations = bench.operations.iter().map(|(_, operation)| operation.clone()).collect();
         let fault = match (&strikes, when) {
@@ -100,6 +116,9 @@ impl<S: Subject> Scenario for S {
         )
     }
 }
+
+/// Names of the cases of each kind of setback.
+const SETBACKS: [&str; 2] = ["set-up-without-memory", "set-up-stalled"];
 
 /// A history of a small machine.
 fn small<S: Subject>(

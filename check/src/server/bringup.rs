@@ -23,12 +23,13 @@ use systems::pc::{Apics, ExtraVector, PcBuilder, PcError, Serving, Tick, TickEoi
 pub const GUEST_NOTIFICATION: Vector = Vector(0xf2);
 
 /// The CPUs, for the interrupt entry.
-pub(super) type Entry = Arc<OnceLock<Arc<Watch>>>;
+pub(super) type Entry = Arc<Mutex<Option<Arc<Watch>>>>;
 
 pub(super) fn hang_entry(machine: &mut Machine, entry: &Entry) {
     let entry = entry.clone();
     machine.set_interrupt_entry(move |vector| {
-        if let Some(watch) = entry.get() {
+        let watch = entry.lock().expect("one host thread").clone();
+        if let Some(watch) = watch {
             watch.take(vector);
         }
     });
@@ -83,17 +84,22 @@ impl Host {
     pub(super) fn bring_up(config: &Config, models: Models, sites: &[ModelId], entry: &Entry) -> Arc<Self> {
         let (ticks, faults) = (Arc::new(Ticks::new(config.tick_ns, config.cpus)), Arc::default());
         let calls = Arc::new(Calls::new(config.cpus));
-        let pc = builder(config, models, (&ticks, &calls), &faults).build(|cpus| {
-            let watch = Arc::new(Watch::new(cpus.clone()));
-            assert!(entry.set(watch.clone()).is_ok(), "one server a machine");
-            // An INIT wakes the others; this CPU runs already.
-            cpus.start_cpu().map_err(PcError::from)?;
-            watch.on_every_cpu(|watch| watch.cpus.start_cpu().expect("it was never offline"));
-            Ok::<(), PcError>(())
-        });
+        let enter = |watch: Option<Arc<Watch>>| *entry.lock().expect("one host thread") = watch;
+        let build = || {
+            let built = builder(config, models, (&ticks, &calls), &faults).build(|cpus| {
+                let watch = Arc::new(Watch::new(cpus.clone()));
+                enter(Some(watch.clone()));
+                // An INIT wakes the others; this CPU runs already.
+                cpus.start_cpu().map_err(PcError::from)?;
+                watch.on_every_cpu(|watch| watch.cpus.start_cpu().expect("it was never offline"));
+                Ok::<(), PcError>(())
+            });
+            built.inspect_err(|_| enter(None))
+        };
+        let pc = config.setbacks.meet("the PC", build, || ());
         let host = Arc::new(Self {
-            pc: pc.expect("the PC comes up as it is wished"),
-            watch: entry.get().expect("set when the CPUs came up").clone(),
+            pc,
+            watch: entry.lock().expect("one host thread").clone().expect("set when the CPUs came up"),
             ringer: RingerPort(Regs::Model { model: models.ringer, region: 0 }),
             models,
             drives: OnceLock::new(),

@@ -18,6 +18,7 @@ pub use load::Load;
 pub use system::{Drive, Host, Queue};
 pub use systems::pc::Path;
 
+use crate::setbacks::Setbacks;
 use hal::Work;
 use irq::StormConfig;
 use machine::fabric::dispatch::Dispatch;
@@ -83,6 +84,8 @@ pub struct Config {
     pub hidden_coalescing: Option<HiddenCoalescing>,
     /// The engine's short cuts.
     pub short_cuts: bool,
+    /// What may go wrong while the software comes up.
+    pub setbacks: Setbacks,
     /// A random schedule.
     pub unrest: Option<Unrest>,
     /// Lines that the core has room for.
@@ -117,6 +120,7 @@ impl Default for Config {
             read_ns: 10_000,
             hidden_coalescing: None,
             short_cuts: true,
+            setbacks: Setbacks::default(),
             unrest: None,
             lines_max: 1000,
             flight_ns: FLIGHT_NS,
@@ -211,6 +215,11 @@ impl Hardware {
     /// True if handlers run in threads.
     pub fn has_threads(&self) -> bool {
         self.config.force_threads
+    }
+
+    /// What may go wrong while software comes up.
+    pub fn setbacks(&self) -> &Setbacks {
+        &self.config.setbacks
     }
 
     /// Brings the software up.

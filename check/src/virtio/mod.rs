@@ -3,6 +3,7 @@
 
 mod ask;
 mod bench;
+mod bind_error;
 mod buffers;
 mod changes;
 mod end;
@@ -92,6 +93,10 @@ impl Subject for Virtio {
 
     fn singles(&self) -> Vec<Single<VirtioFault>> {
         step::singles()
+    }
+
+    fn has_setbacks(&self) -> bool {
+        true
     }
 
     fn build(&self, build: &mut Build<'_, VirtioFault>) -> VirtioRig {

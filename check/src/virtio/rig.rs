@@ -16,6 +16,7 @@ use crate::gic::beliefs;
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::harness::{self, Entry, Options, Version};
 use crate::rest;
+use crate::setbacks::Setbacks;
 use crate::subject::{Build, Rig};
 use crate::verdict::violate;
 use drivers::gic::EoiMode;
@@ -116,6 +117,11 @@ fn draw_packet_gap(knobs: &mut Knobs) -> Ps {
     Ps::from_ns(100 * knobs.number_with("packet_gap", 10..=1_000, 1_000, |draw| draw.time_ns(10, 1_000)))
 }
 
+fn options((cpus, force_threads): (u32, bool), machine: MachineConfig, setbacks: Setbacks) -> Options {
+    let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
+    Options { cpus, force_threads, gic, machine, setbacks, ..Options::default() }
+}
+
 fn disk_config() -> BlockConfig {
     BlockConfig { sectors: end::SECTORS, queue_entries: 16, ..BlockConfig::default() }
 }
@@ -157,8 +163,7 @@ impl VirtioRig {
             CHANCES.map(|(name, percent)| knobs.chance(name, percent));
         let changes = Changes::draw(knobs);
         let machine = MachineConfig { memory_bytes: 16 << 20, jitter_percent: 40, ..build.machine() };
-        let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
-        let options = Options { cpus, force_threads, gic, machine, ..Options::default() };
+        let options = options((cpus, force_threads), machine, Setbacks::draw(build.knobs, build.may_fall_back));
         let entry = Entry::default();
         let mut machine = harness::build(Version::V3, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;
@@ -308,8 +313,8 @@ impl Rig for VirtioRig {
             let tick = Tick { port: BellPort { regs: clock, index: 0 }, load: stack.load.clone() };
             let line = stack.system.private(TICK_PPI, Arc::new(tick));
             stack.system.enable_everywhere(line);
-            stack.bind(Which::Disk, policy(policies[0]));
-            stack.bind(Which::Network, policy(policies[1]));
+            stack.bring_up(Which::Disk, policy(policies[0]), &options.setbacks);
+            stack.bring_up(Which::Network, policy(policies[1]), &options.setbacks);
             stack
         };
         self.stack = Some(self.machine.run_boot(LIMIT, boot).expect("the stack comes up"));

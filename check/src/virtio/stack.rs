@@ -1,5 +1,6 @@
 //! State that the machine's threads share: the system, a disk and a network, their lines.
 
+use super::bind_error::BindError;
 use super::changes::check_size;
 use super::load::{Load, QUEUES_MAX, Told};
 use super::network::{self, Reflector};
@@ -10,6 +11,7 @@ use crate::gic::bells::BellPort;
 use crate::gic::harness::{self, ArmHarness};
 use crate::gic::source::{Claim, claim};
 use crate::mark::Mark;
+use crate::setbacks::Setbacks;
 use crate::verdict::violate;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::virtio::block::{Block, BlockConfig};
@@ -133,32 +135,6 @@ pub(super) fn policy(number: u32) -> VectorPolicy {
 /// A manager tries so often, so far apart, to bind a device while a fault lasts.
 pub(super) const BINDS_MAX: u32 = 10_000;
 pub(super) const BIND_GAP_NS: u64 = 2_000;
-
-/// Why a device could not be bound.
-#[derive(Debug)]
-enum BindError {
-    Virtio(VirtioError),
-    Irq(IrqError),
-}
-
-impl BindError {
-    /// There may have been no memory.
-    fn is_of_memory(&self) -> bool {
-        matches!(self, Self::Virtio(VirtioError::Dma(_)) | Self::Irq(IrqError::Hardware(..)))
-    }
-}
-
-impl From<VirtioError> for BindError {
-    fn from(error: VirtioError) -> Self {
-        Self::Virtio(error)
-    }
-}
-
-impl From<IrqError> for BindError {
-    fn from(error: IrqError) -> Self {
-        Self::Irq(error)
-    }
-}
 
 impl VirtioStack {
     pub(super) fn new(
@@ -322,6 +298,12 @@ impl VirtioStack {
                 (Arc::new(pci), Some(Arc::new(table)))
             }
         }
+    }
+
+    /// Brings a device up for the first time.
+    pub(super) fn bring_up(self: &Arc<Self>, which: Which, policy: VectorPolicy, setbacks: &Setbacks) {
+        let bind = || self.try_bind(which, policy).map_err(|error| format!("{error:?}"));
+        setbacks.meet_without_memory("a virtio device", bind);
     }
 
     /// Brings a device up, again while a fault keeps it from that.

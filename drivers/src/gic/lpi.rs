@@ -76,14 +76,10 @@ impl<H: Hal> Lpis<H> {
         let redistributor = self.gic.version.redistributor(cpu)?;
         let (properties, pending) = (self.property_base(), self.pending_base(cpu));
         if is_enabled(&redistributor) {
-            if PropertyBase::from_bits(redistributor.read(gicr::PROPBASER)).page() == properties.page() {
+            if self.is_table_of(&redistributor) {
                 return Ok(());
             }
-            redistributor.modify(gicr::CTLR, |bits| gicr::Control::from_bits(bits).with_enable_lpis(false).into_bits());
-            self.gic.version.wait_private_written(&redistributor)?;
-            if is_enabled(&redistributor) {
-                return Err(GicError::LpisEnabled(cpu));
-            }
+            self.disable(cpu, &redistributor)?;
         }
         redistributor.write(gicr::PROPBASER, properties.into_bits());
         redistributor.write(gicr::PENDBASER, pending.into_bits());
@@ -93,6 +89,30 @@ impl<H: Hal> Lpis<H> {
         }
         redistributor.modify(gicr::CTLR, |bits| gicr::Control::from_bits(bits).with_enable_lpis(true).into_bits());
         Ok(())
+    }
+
+    /// Disables LPIs at every redistributor that uses these tables. No line may be left.
+    ///
+    /// # Errors
+    /// [`GicError::LpisEnabled`] of a redistributor that does not support it: it goes on with the tables.
+    pub(super) fn stop(&self) -> Result<(), GicError> {
+        for cpu in (0..self.gic.version.cpus()).map(CpuId) {
+            let redistributor = self.gic.version.redistributor(cpu)?;
+            if is_enabled(&redistributor) && self.is_table_of(&redistributor) {
+                self.disable(cpu, &redistributor)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_table_of(&self, redistributor: &Frame<'_, H::Regs>) -> bool {
+        PropertyBase::from_bits(redistributor.read(gicr::PROPBASER)).page() == self.property_base().page()
+    }
+
+    fn disable(&self, cpu: CpuId, redistributor: &Frame<'_, H::Regs>) -> Result<(), GicError> {
+        redistributor.modify(gicr::CTLR, |bits| gicr::Control::from_bits(bits).with_enable_lpis(false).into_bits());
+        self.gic.version.wait_private_written(redistributor)?;
+        if is_enabled(redistributor) { Err(GicError::LpisEnabled(cpu)) } else { Ok(()) }
     }
 
     fn property_base(&self) -> PropertyBase {

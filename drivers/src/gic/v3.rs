@@ -185,9 +185,11 @@ impl<H: Hal> Version<H> for V3<H> {
 
     fn start(&self, spi_end: u32) -> Result<(), GicError> {
         let distributor = self.distributor();
-        distributor.write(gicd::CTLR, Control::new().into_bits());
+        // An earlier system may have left affinity routing on. To turn it off is unpredictable.
+        let routes = Control::from_bits(distributor.read(gicd::CTLR)).affinity_routing();
+        distributor.write(gicd::CTLR, Control::new().with_affinity_routing(routes).into_bits());
         self.wait_shared_written()?;
-        // Affinity routing changes only while both groups are disabled.
+        // It is turned on only while both groups are disabled.
         let routing = Control::new().with_affinity_routing(true);
         distributor.write(gicd::CTLR, routing.into_bits());
         self.wait_shared_written()?;

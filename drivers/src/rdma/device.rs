@@ -98,16 +98,6 @@ impl<H: Hal> Device<H> {
         if !ENTRIES_SHIFTS.contains(&shift_max) {
             return Err(RdmaError::EntriesShift(shift_max));
         }
-        // Turns the device off first, which clears its configuration.
-        regs.write(reg::CONTROL, Control::new().into_bits());
-        regs.write(reg::CONTROL, Control::new().with_enable(true).into_bits());
-        let deadline_ns = hal.now_ns().saturating_add(config.ready_timeout_ns);
-        while !DeviceStatus::from_bits(regs.read(reg::STATUS)).ready() {
-            if hal.now_ns() >= deadline_ns {
-                return Err(RdmaError::Timeout(config.ready_timeout_ns));
-            }
-            hal.delay_ns(STATUS_POLL_NS);
-        }
         let mut device = Self {
             hal,
             regs: Arc::new(regs),
@@ -116,11 +106,30 @@ impl<H: Hal> Device<H> {
             event_queues: Vec::new(),
             used: Lock::new(hal, Used::default()),
         };
-        for number in 0..config.event_queues {
-            let queue = device.open_event_queue(number)?;
-            device.event_queues.push(Arc::new(queue));
+        // Turns the device off first, which clears its configuration.
+        device.shutdown();
+        let turned_on = device.turn_on(config);
+        if turned_on.is_err() {
+            // It would go on with queues whose memory is given back.
+            device.shutdown();
         }
-        Ok(device)
+        turned_on.map(|()| device)
+    }
+
+    fn turn_on(&mut self, config: DeviceConfig) -> Result<(), RdmaError> {
+        self.regs.write(reg::CONTROL, Control::new().with_enable(true).into_bits());
+        let deadline_ns = self.hal.now_ns().saturating_add(config.ready_timeout_ns);
+        while !DeviceStatus::from_bits(self.regs.read(reg::STATUS)).ready() {
+            if self.hal.now_ns() >= deadline_ns {
+                return Err(RdmaError::Timeout(config.ready_timeout_ns));
+            }
+            self.hal.delay_ns(STATUS_POLL_NS);
+        }
+        for number in 0..config.event_queues {
+            let queue = self.open_event_queue(number)?;
+            self.event_queues.push(Arc::new(queue));
+        }
+        Ok(())
     }
 
     /// The capabilities of the device.
@@ -281,6 +290,21 @@ mod tests {
     use super::*;
     use crate::testing::Script;
     use hal::host::HostHal;
+
+    #[test]
+    fn a_device_that_does_not_get_ready_is_turned_off() {
+        let (script, regs) = Script::new();
+        script.answer(reg::ID.offset(), &[reg::IDENTITY.into()]);
+        let capabilities = Capabilities::new().with_event_queues(1).with_entries_shift_max(10);
+        script.answer(reg::CAPABILITIES.offset(), &[capabilities.into_bits()]);
+        let config = DeviceConfig { event_queues: 1, ready_timeout_ns: 5_000 };
+        let (_, doorbells) = Script::new();
+        let device = Device::new(HostHal::manual(1), regs, doorbells, config);
+        assert_eq!(device.err(), Some(RdmaError::Timeout(5_000)));
+        let controls = script.writes().into_iter().filter(|(offset, ..)| *offset == reg::CONTROL.offset());
+        assert_eq!(controls.map(|(.., value)| value).collect::<Vec<_>>(), [0, 1, 0]);
+        assert!(script.is_pushed(), "it may be on when its memory goes back");
+    }
 
     #[test]
     fn a_device_whose_queues_can_have_no_size_is_refused() {

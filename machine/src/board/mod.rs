@@ -15,6 +15,7 @@ use crate::fault::FaultRecord;
 use crate::memory::{BusError, Memory};
 use crate::observe::Fact;
 use crate::random::Stream;
+use crate::setback;
 use crate::time::Ps;
 use crate::trace::{Span, Track};
 use crate::unrest::{self, Kind, Unrest};
@@ -71,6 +72,7 @@ pub(crate) struct Board {
     seed: u64,
     jitter_percent: u32,
     unrest: Option<Box<unrest::State>>,
+    pub(crate) setback: setback::State,
 }
 
 impl Board {
@@ -89,6 +91,7 @@ impl Board {
             seed: config.seed,
             jitter_percent: config.jitter_percent,
             unrest: config.unrest.map(|unrest| Box::new(unrest::State::new(unrest))),
+            setback: setback::State::default(),
         }
     }
 
@@ -163,6 +166,9 @@ impl Board {
         if event.target() >> 30 == KIND_WRITE {
             let (region, offset, width_bytes) = event.write_target();
             return self.write_register(id, region, offset, width_bytes, event.arg);
+        }
+        if self.setback.stalls(event) {
+            return;
         }
         self.clock.set_handling(true);
         self.model_event(id, event.code(), event.arg);

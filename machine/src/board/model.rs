@@ -115,10 +115,14 @@ pub trait Model {
     /// A CPU ended a level-triggered interrupt and its EOI is broadcast. Only I/O APICs use this.
     fn eoi_broadcast(&mut self, _world: &mut World<'_>, _vector: u8) {}
 
-    /// A driver gives back the memory of `range`. Returns an address there that the model still uses by itself: a queue that exists, a
-    /// table that is in use.
-    fn given_back(&mut self, _range: &Range<u64>) -> Option<u64> {
+    /// An address of `range` that the model uses by itself: a queue that exists, a table that is in use.
+    fn uses(&self, _range: &Range<u64>) -> Option<u64> {
         None
+    }
+
+    /// A driver gives back the memory of `range`. Returns an address there that the model still uses.
+    fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+        self.uses(range)
     }
 
     /// Cumulative counters for reports, in a fixed order: (name, value). Times are in picoseconds and end in `_ps`.

@@ -13,7 +13,10 @@ use hal::DmaError;
 
 impl Drop for Dma {
     fn drop(&mut self) {
-        current::try_with(|core| core.given_back(self));
+        // What a panic drops says nothing about its driver.
+        if !std::thread::panicking() {
+            current::try_with(|core| core.given_back(self));
+        }
         self.release();
     }
 }
@@ -43,6 +46,7 @@ impl Core {
         };
         self.board.owe(own.map_or(self.board.costs.register_write, |own| own.write));
         self.wait_for_stores();
+        self.board.setback.note_write();
         // No time passes for the console: the write arrives after the events that are due.
         if is_trapped && !self.on_console() {
             self.settle();
@@ -92,6 +96,7 @@ impl Core {
         self.settle();
         self.wait_for_stores();
         let seen = self.banked(is_banked, offset).unwrap_or(seen);
+        self.board.setback.note_write();
         match self.early_arrival(model, region) {
             Some(at) => self.clock().push(at, Event::write(model, region, seen, width, value)),
             None => self.write_now(model, region, seen, width, value),
@@ -179,23 +184,22 @@ impl Core {
 /// Words and buffers.
 impl Core {
     pub(crate) fn allocate(&self, len: usize, align: usize) -> Result<Dma, DmaError> {
-        if self.board.memory.is_exhausted.get() {
+        if self.board.memory.is_exhausted.get() || self.board.setback.denies_memory() {
             let source = ModelId(u32::MAX);
             self.board.tell_of_cpu(|_| Fact::Struck { source, fault: "no memory" });
             return Err(DmaError::Exhausted(len));
         }
-        self.board.memory.allocate(len, align)
+        let buffer = self.board.memory.allocate(len, align)?;
+        self.board.memory.range_of(&buffer).into_iter().for_each(|range| self.board.setback.allocated(range));
+        Ok(buffer)
     }
 
     /// A buffer goes back to the free list: tells of each model that still uses some of it.
     fn given_back(&self, buffer: &Dma) {
-        let Some(range) = self.board.memory.range_of(buffer).filter(|_| self.board.witness.is_watched()) else {
-            return;
-        };
-        for (device, model) in (0..).map(ModelId).zip(self.board.models()) {
-            if let Some(address) = model.borrow_mut().given_back(&range) {
-                self.board.tell(|| Fact::GivenBack { device, address });
-            }
+        let Some(range) = self.board.memory.range_of(buffer) else { return };
+        self.board.setback.released(&range);
+        if self.board.witness.is_watched() {
+            self.board.tell_of_use(&range);
         }
     }
 

@@ -13,9 +13,11 @@ mod inspect;
 mod interrupts;
 mod points;
 mod scheduling;
+mod setback;
 
 pub use history::{begin_agent, declare_cpu, end_agent, mark, peek64, plug, stop_run};
 pub use inspect::{affinity_of, inspect, peek_lapic, push_writes};
+pub use setback::{begin_setback, end_setback};
 
 use crate::board::controller::Controller;
 use crate::board::{Board, BoardConfig};

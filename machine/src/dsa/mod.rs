@@ -194,7 +194,7 @@ impl Function for Dsa {
     }
 
     /// Records and destinations of what is in flight.
-    fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+    fn uses(&self, range: &Range<u64>) -> Option<u64> {
         let waiting = self.queues.iter().flat_map(|queue| &queue.waiting).map(|(descriptor, _)| descriptor);
         let all = waiting.chain(self.jobs.descriptors());
         let mut used = all.flat_map(|descriptor| [descriptor.record, descriptor.destination]);

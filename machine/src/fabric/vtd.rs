@@ -32,6 +32,7 @@ use super::port::Credits;
 use crate::model::{Model, ModelId, Upstream};
 use crate::time::Ps;
 use crate::world::World;
+use core::ops::Range;
 use spec::vtd::registers::{GlobalStatus, TableAddress};
 use std::collections::VecDeque;
 
@@ -247,6 +248,11 @@ impl Model for VtdUnit {
         if width_bytes == 8 {
             self.write_register(world, offset.wrapping_add(4), (value >> 32) as u32);
         }
+    }
+
+    /// The table and the invalidation queue.
+    fn uses(&self, range: &Range<u64>) -> Option<u64> {
+        self.used_memory().into_iter().flatten().find(|address| range.contains(address))
     }
 
     /// Messages into the interrupt range are requests. Other messages are writes of 32 bits to memory. A transfer

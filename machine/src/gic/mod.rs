@@ -78,6 +78,7 @@ use crate::random::Stream;
 use crate::time::Ps;
 use crate::world::World;
 use access::{Outcome, Refusal, split};
+use core::ops::Range;
 use cpu_interface::CpuInterface;
 use interrupt::{Bank, Field, Rules};
 use its::Its;
@@ -327,6 +328,11 @@ impl Model for Gic {
 
     fn upstream(&mut self, world: &mut World<'_>, from: ModelId, request: Upstream) {
         self.receive(world, from, request);
+    }
+
+    fn uses(&self, range: &Range<u64>) -> Option<u64> {
+        let tables = self.lpi_tables().into_iter().chain(self.its.iter().flat_map(Its::used_memory));
+        tables.into_iter().find(|address| range.contains(address))
     }
 
     /// A GICv2 has no status bits to wait for, so its driver asks for a mapping without early acknowledgement.

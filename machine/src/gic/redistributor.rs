@@ -176,6 +176,12 @@ impl Gic {
         }
     }
 
+    /// Where the tables lie that redistributors use (IHI 0069H, "GICR_CTLR", EnableLPIs).
+    pub(super) fn lpi_tables(&self) -> Vec<u64> {
+        let using = self.cpus.iter().map(|cpu| &cpu.redistributor).filter(|own| own.lpis_enabled);
+        using.flat_map(|own| [own.properties.page() << 12, own.pending_table.unit() << 16]).collect()
+    }
+
     fn wide_register(&self, cpu: usize, offset: u32) -> u64 {
         let own = &self.cpus[cpu].redistributor;
         match offset {

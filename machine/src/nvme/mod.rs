@@ -357,7 +357,7 @@ impl Function for Nvme {
         if region == REGION_CONTROLLER && offset >= spec::nvme::registers::DOORBELLS { offset } else { 0 }
     }
 
-    fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+    fn uses(&self, range: &Range<u64>) -> Option<u64> {
         self.queues.bases().find(|base| range.contains(base))
     }
 

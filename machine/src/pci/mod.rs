@@ -59,9 +59,14 @@ pub trait Function: 'static {
         None
     }
 
-    /// As [`Model::given_back`].
-    fn given_back(&mut self, _range: &Range<u64>) -> Option<u64> {
+    /// As [`Model::uses`].
+    fn uses(&self, _range: &Range<u64>) -> Option<u64> {
         None
+    }
+
+    /// As [`Model::given_back`].
+    fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+        self.uses(range)
     }
 
     /// As [`Model::counters`].
@@ -126,6 +131,10 @@ impl<F: Function> Model for F {
 
     fn access_costs(&self, region: u8, offset: u32) -> Option<AccessCosts> {
         Function::access_costs(self, region, offset)
+    }
+
+    fn uses(&self, range: &Range<u64>) -> Option<u64> {
+        Function::uses(self, range)
     }
 
     fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {

@@ -189,7 +189,7 @@ impl Function for Nic {
         if region == REGION_DOORBELLS { 4 + 4 * (offset / spec::rdma::registers::doorbell::PAGE_BYTES) } else { 0 }
     }
 
-    fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
+    fn uses(&self, range: &Range<u64>) -> Option<u64> {
         let events = self.event_queues.iter().filter(|queue| queue.control.enable()).map(|queue| queue.base);
         let completions = self.completion_queues.iter().filter(|queue| queue.control.enable());
         let pairs = self.queue_pairs.iter().filter(|pair| pair.runs());

@@ -41,6 +41,10 @@ impl Queue {
             lost: None,
         }
     }
+
+    fn areas(&self) -> [u64; 3] {
+        [self.descriptors, self.available, self.used]
+    }
 }
 
 /// The state that a transport's registers and the device share.
@@ -249,14 +253,19 @@ impl Common {
         false
     }
 
+    /// As [`crate::model::Model::uses`].
+    pub(super) fn uses(&self, range: &Range<u64>) -> Option<u64> {
+        let ready = self.queues.iter().filter(|queue| queue.ring.is_some() && self.status.driver_ok());
+        ready.flat_map(Queue::areas).find(|address| range.contains(address))
+    }
+
     /// As [`crate::model::Model::given_back`]. Before DRIVER_OK a device consumes no buffer (VIRTIO 1.3, 3.1.1), so a queue that is ready
     /// may go, until the device starts with it.
     pub(super) fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
         let works = self.status.driver_ok();
         let ready = self.queues.iter_mut().filter(|queue| queue.ring.is_some());
         let lost = ready.filter_map(|queue| {
-            let areas = [queue.descriptors, queue.available, queue.used];
-            let lost = areas.into_iter().find(|address| range.contains(address))?;
+            let lost = queue.areas().into_iter().find(|address| range.contains(address))?;
             queue.lost = Some(lost);
             Some(lost)
         });

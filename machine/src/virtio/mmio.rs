@@ -311,6 +311,10 @@ impl<D: Device> Model for VirtioMmio<D> {
         Some(self.config.exits.costs(offset == at::QUEUE_NOTIFY))
     }
 
+    fn uses(&self, range: &Range<u64>) -> Option<u64> {
+        self.common.uses(range)
+    }
+
     fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
         self.common.given_back(range)
     }

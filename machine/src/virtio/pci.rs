@@ -365,6 +365,10 @@ impl<D: Device> Function for VirtioPci<D> {
         Some(self.config.exits.costs(region == REGION_STRUCTURES && Some(offset / PAGE) == notify))
     }
 
+    fn uses(&self, range: &Range<u64>) -> Option<u64> {
+        self.common.uses(range)
+    }
+
     fn given_back(&mut self, range: &Range<u64>) -> Option<u64> {
         self.common.given_back(range)
     }

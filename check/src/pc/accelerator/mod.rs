@@ -20,6 +20,7 @@ use super::guard::Guard;
 use super::stack::PcStack;
 use crate::checkers::beliefs::Comparison;
 use crate::server::Host;
+use crate::setbacks::Setbacks;
 use crate::verdict::violate;
 use drivers::dsa::{Config, Device, DsaError};
 use errors::Errors;
@@ -117,7 +118,7 @@ impl Accelerator {
         model: ModelId,
         plan: &Plan,
         numbers: &AtomicU64,
-        (threaded, faulty): (bool, bool),
+        ((threaded, faulty), setbacks): ((bool, bool), &Setbacks),
     ) -> Self {
         let place = |(number, queue): (u32, &drivers::dsa::QueueConfig)| {
             let (entries, bytes_max) = (queue.entries, queue.transfer_bytes_max);
@@ -148,7 +149,9 @@ impl Accelerator {
             begun: AtomicU32::new(0),
             under_way: AtomicU32::new(0),
         };
-        accelerator.start(host, numbers).expect("the accelerator comes up");
+        let device = setbacks.meet("the accelerator", || accelerator.new_device(accelerator.config.clone()), || ());
+        *accelerator.device.lock().expect("one host thread") = Some(Arc::new(device));
+        while setbacks.meet_without_memory("a queue of the accelerator", || accelerator.start_next(host, numbers)) {}
         accelerator
     }
 
@@ -163,6 +166,12 @@ impl Accelerator {
 
     /// Brings up whatever is not up.
     fn start(&self, host: &Host, numbers: &AtomicU64) -> Result<(), BindError> {
+        while self.start_next(host, numbers)? {}
+        Ok(())
+    }
+
+    /// Brings up what is not up first; false if all is up.
+    fn start_next(&self, host: &Host, numbers: &AtomicU64) -> Result<bool, BindError> {
         let device = match self.device() {
             Some(device) => device,
             None => {
@@ -176,7 +185,8 @@ impl Accelerator {
             let (line, guard) = self.connect(host, (0, false), "dsa", action, numbers)?;
             self.errors.set_line(Some((line, guard)));
         }
-        self.places.iter().filter(|place| place.bound().is_none()).try_for_each(|place| self.open(host, place, numbers))
+        let Some(place) = self.places.iter().find(|place| place.bound().is_none()) else { return Ok(false) };
+        self.open(host, place, numbers).map(|()| true)
     }
 
     /// Opens a queue and gives it a line. The caller holds the place.

@@ -86,10 +86,14 @@ impl<H: Hal> Its<H> {
     /// Sets up the ITS with its own tables, and makes this CPU a target.
     ///
     /// # Errors
-    /// [`GicError`] when the ITS does not become quiescent, has no room for devices or CPUs, or does not snoop caches. The
-    /// redistributors still use the tables of `lpis` then, so these stay allocated.
+    /// [`GicError`] when the ITS does not become quiescent, has no room for devices or CPUs, or does not snoop caches. LPIs are
+    /// disabled then. Where that is not supported redistributors go on with the tables of `lpis`, so these stay allocated.
     pub fn new(hal: H, regs: H::Regs, lpis: Arc<Lpis<H>>, config: ItsConfig) -> Result<Self, GicError> {
-        Self::set_up(hal, regs, lpis.clone(), config).inspect_err(|_| core::mem::forget(lpis))
+        Self::set_up(hal, regs, lpis.clone(), config).inspect_err(|_| {
+            if lpis.stop().is_err() {
+                core::mem::forget(lpis);
+            }
+        })
     }
 
     fn set_up(hal: H, regs: H::Regs, lpis: Arc<Lpis<H>>, config: ItsConfig) -> Result<Self, GicError> {

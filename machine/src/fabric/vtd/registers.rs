@@ -178,6 +178,13 @@ impl VtdUnit {
         }
     }
 
+    /// Where the table and the queue lie that the unit reads as it is set up now.
+    pub(super) fn used_memory(&self) -> [Option<u64>; 2] {
+        let table = self.table.into_bits() & !0xfff;
+        let queue = self.queue.address & !0xfff;
+        [self.status.interrupt_remapping().then_some(table), self.status.queued_invalidation().then_some(queue)]
+    }
+
     /// Takes IRTA. The cache keeps what it has: CAP.ESIRTPS is 0, so software invalidates it.
     fn set_table(&mut self, world: &mut World<'_>) {
         self.table = TableAddress::from_bits(self.table_register);

@@ -75,6 +75,13 @@ impl Its {
         }
     }
 
+    /// Where queue and tables lie that the ITS uses (IHI 0069H, "GITS_CTLR", Enabled). Tables of devices are not kept here.
+    pub(super) fn used_memory(&self) -> Vec<u64> {
+        let tables = self.tables.iter().filter(|table| table.valid()).map(|table| table.page() << 12);
+        let queue = self.queue.valid().then_some(self.queue.page() << 12);
+        tables.chain(queue).filter(|_| self.enabled).collect()
+    }
+
     /// Number of commands that fit in the queue.
     fn queue_length(&self) -> u32 {
         (u32::from(self.queue.pages_less_one()) + 1) * 4096 / its::COMMAND_BYTES as u32

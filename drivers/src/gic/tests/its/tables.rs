@@ -8,17 +8,32 @@ fn table(log: &[String], register: &str) -> DeviceAddress {
     DeviceAddress(u64::from_str_radix(word, 16).unwrap() & 0xf_ffff_ffff_f000)
 }
 
-/// Defect: an ITS that failed took the tables with it, although the redistributor used them.
-#[test]
-fn the_tables_of_an_enabled_redistributor_outlive_an_its_that_fails() {
+/// An ITS does not come up. Then the redistributor's GICR_CTLR reads these values in turn. Which of its tables are there
+/// behind it, and what was written to GICR_CTLR.
+fn after_an_its_that_fails(control: &[u64]) -> ([bool; 2], Vec<String>) {
     let rig = rig();
     let log = rig.log.take();
+    let tables = ["wr 70 ", "wr 78 "].map(|register| table(&log, register));
+    rig.log.answer('r', 0x0_0070, &[tables[0].0]);
+    rig.log.answer('r', 0x0_0000, control);
     rig.log.answer('i', 0x00, &[0]);
     assert!(rig.its().is_err(), "it does not get quiet");
-    let Rig { gic, lpis, .. } = rig;
+    let Rig { gic, lpis, log, .. } = rig;
     drop((lpis, gic));
-    let is_there = ["wr 70 ", "wr 78 "].map(|register| hal().dma_at(table(&log, register)).is_some());
-    assert_eq!(is_there, [true; 2]);
+    let writes = log.take().into_iter().filter(|access| access.starts_with("wr 0 ")).collect();
+    (tables.map(|table| hal().dma_at(table).is_some()), writes)
+}
+
+/// Defect: an ITS that failed took the tables with it, although the redistributor used them.
+#[test]
+fn the_tables_of_a_redistributor_that_stays_enabled_outlive_an_its_that_fails() {
+    assert_eq!(after_an_its_that_fails(&[1]), ([true; 2], ["wr 0 0".into()].into()));
+}
+
+/// Defect: so they did where LPIs can be disabled.
+#[test]
+fn a_redistributor_is_disabled_and_its_tables_freed_where_an_its_fails() {
+    assert_eq!(after_an_its_that_fails(&[1, 1, 0]), ([false; 2], ["wr 0 0".into()].into()));
 }
 
 #[test]

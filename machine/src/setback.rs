@@ -1,0 +1,121 @@
+//! Setbacks: what goes wrong while software brings hardware up, from one of its acts on.
+//!
+//! The faults of a device need its model's help ([`crate::outage`]). A setback meets software at each of its acts, whatever it talks
+//! to, so a search can count the acts and let each go wrong once.
+
+use crate::event::Event;
+use core::ops::Range;
+use std::cell::{Cell, RefCell};
+
+/// What goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Setback {
+    /// No memory for devices is left ([`hal::DmaError::Exhausted`]).
+    NoMemory,
+    /// Devices stall: they take register writes and can be read, but nothing happens by itself until the setback is over. Then all of it
+    /// happens at once, in its order.
+    Stall,
+}
+
+/// The name of a setback that struck, for [`crate::observe::Fact::Struck`]: told when it is over.
+pub const STRUCK: &str = "setback";
+
+/// A setback that is over.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Endured {
+    /// Acts of software that it counted: allocations, or register writes.
+    pub acts: u32,
+    /// Something went wrong: there was an act that was not spared.
+    pub struck: bool,
+    /// Memory that was allocated meanwhile, has not been given back, and is used by no model.
+    pub unused: Vec<Range<u64>>,
+}
+
+/// The setback of a machine; mostly none.
+#[derive(Default)]
+pub(crate) struct State {
+    kind: Cell<Option<Setback>>,
+    /// Acts that go well yet.
+    spared: Cell<u32>,
+    acts: Cell<u32>,
+    /// Events of models that wait.
+    held: RefCell<Vec<Event>>,
+    allocated: RefCell<Vec<Range<u64>>>,
+    released: RefCell<Vec<Range<u64>>>,
+}
+
+impl State {
+    /// An act of this kind. True if it goes wrong.
+    #[inline]
+    fn strikes(&self, kind: Setback) -> bool {
+        self.kind.get() == Some(kind) && self.count()
+    }
+
+    #[cold]
+    fn count(&self) -> bool {
+        self.acts.set(self.acts.get() + 1);
+        self.acts.get() > self.spared.get()
+    }
+
+    /// Memory for a device is asked for. True if none is left.
+    pub(crate) fn denies_memory(&self) -> bool {
+        self.strikes(Setback::NoMemory)
+    }
+
+    pub(crate) fn allocated(&self, range: Range<u64>) {
+        if self.kind.get().is_some() {
+            self.released.borrow_mut().retain(|other| other.end <= range.start || range.end <= other.start);
+            self.allocated.borrow_mut().push(range);
+        }
+    }
+
+    pub(crate) fn released(&self, range: &Range<u64>) {
+        if self.kind.get().is_some() {
+            self.allocated.borrow_mut().retain(|other| other != range);
+            self.released.borrow_mut().push(range.clone());
+        }
+    }
+
+    /// A CPU writes a register.
+    #[inline]
+    pub(crate) fn note_write(&self) {
+        self.strikes(Setback::Stall);
+    }
+
+    /// An event of a model is due. True if it waits.
+    #[inline]
+    pub(crate) fn stalls(&self, event: Event) -> bool {
+        self.kind.get() == Some(Setback::Stall) && self.holds(event)
+    }
+
+    #[cold]
+    fn holds(&self, event: Event) -> bool {
+        let holds = self.acts.get() > self.spared.get();
+        if holds {
+            self.held.borrow_mut().push(event);
+        }
+        holds
+    }
+
+    pub(crate) fn begin(&self, setback: Setback, spared: u32) {
+        self.spared.set(spared);
+        self.kind.set(Some(setback));
+    }
+
+    /// It is over: what waits, and memory that was given back and allocated meanwhile.
+    pub(crate) fn end(&self) -> Ended {
+        self.kind.set(None);
+        let (acts, spared) = (self.acts.take(), self.spared.get());
+        let (held, released, allocated) = (self.held.take(), self.released.take(), self.allocated.take());
+        Ended { held, released, allocated, acts, struck: acts > spared }
+    }
+}
+
+/// What a setback leaves to be done.
+pub(crate) struct Ended {
+    pub(crate) held: Vec<Event>,
+    pub(crate) released: Vec<Range<u64>>,
+    pub(crate) allocated: Vec<Range<u64>>,
+    pub(crate) acts: u32,
+    pub(crate) struck: bool,
+}
