@@ -59,6 +59,18 @@ fn setting_up_routes_by_affinity_before_it_enables() {
     assert_eq!(log[log.len() - interface.len()..], interface, "EOImode changes behind the active priorities");
 }
 
+/// Defect: a set-up behind another one, or behind an earlier kernel's, turned affinity routing off, which is unpredictable (IHI
+/// 0069H, "GICD_CTLR", ARE).
+#[test]
+fn setting_up_never_turns_affinity_routing_off() {
+    let log = log();
+    log.answer('d', 0x0000, &[0x13]);
+    new(&log, EoiMode::Split).unwrap();
+    let log = log.take();
+    let controls: Vec<_> = log.iter().filter(|access| access.starts_with("wd 0 ")).collect();
+    assert_eq!(controls, ["wd 0 10", "wd 0 10", "wd 0 13"]);
+}
+
 /// Defect: only the first register was cleared. Priorities of 6 bits have two, those of 7 and 8 four; an access to another is
 /// undefined.
 #[test]
