@@ -41,13 +41,15 @@ impl Setbacks {
         Self(kind.map(|kind| Arc::new(planned(kind))))
     }
 
-    /// Does what must succeed. If the setback makes it fail, `mend` is called behind the setback, and it must succeed then.
+    /// Does what must succeed. If the setback makes it fail, it must succeed behind it; where a device stalled, behind `mend`.
     ///
     /// # Panics
     /// When it fails without a setback, or once more behind it; when it has kept memory that no device uses.
     pub(crate) fn meet<T, E: Display>(&self, what: &str, attempt: impl Fn() -> Result<T, E>, mend: impl Fn()) -> T {
         self.tried(what, None, &attempt).unwrap_or_else(|| {
-            mend();
+            if self.0.as_ref().is_some_and(|planned| planned.is_over.load(Relaxed) && planned.kind == Setback::Stall) {
+                mend();
+            }
             succeed(what, attempt())
         })
     }

@@ -170,7 +170,7 @@ pub fn explore(scenario: &dyn Scenario, case: &Case, budget: u64) -> Result<Verd
             Step::At(when) => {
                 let run = one(scenario, case, when, 0)?;
                 // A setback behind the last act changes nothing.
-                if case.sets_back.is_some() && !run.set_back {
+                if case.sets_back.is_some() && !run.set_back && run.failure.is_none() {
                     break;
                 }
                 verdict.positions += 1;

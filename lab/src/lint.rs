@@ -85,8 +85,10 @@ impl Finding {
 /// Reads and judges the job file that `request` names, to the end.
 pub fn lint(request: &Request) -> Lint {
     let mut lint = Lint { file: request.input.clone(), runs: false, findings: Vec::new(), options: Vec::new() };
-    match Files::Disk.input(&request.input).and_then(|bytes| lint.judge(request, &bytes)) {
-        Ok(()) => lint.plan(request),
+    // It is read once: a pipe has it once.
+    let judged = Files::Disk.input(&request.input).and_then(|bytes| lint.judge(request, &bytes).map(|()| bytes));
+    match judged {
+        Ok(bytes) => lint.plan(request, bytes),
         Err(error) => lint.findings.push(Finding::refused(&error)),
     }
     lint.runs = lint.findings.iter().all(|finding| finding.level != "refused");
@@ -141,11 +143,11 @@ impl Lint {
     }
 
     /// What only the whole plan can tell: jobs that do not fit the platform or each other.
-    fn plan(&mut self, request: &Request) {
+    fn plan(&mut self, request: &Request, bytes: Vec<u8>) {
         if self.findings.iter().any(|finding| finding.level == "refused") {
             return;
         }
-        match request.plan() {
+        match request.plan_from(Files::Disk, request.input.clone(), bytes) {
             Ok(plan) => self.findings.extend(plan.warnings.iter().map(Finding::warning)),
             Err(error) => self.findings.push(Finding::refused(&error)),
         }

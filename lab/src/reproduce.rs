@@ -34,6 +34,12 @@ pub fn plans(rows: &[published::Row]) -> Result<BTreeMap<String, Plan>, InputErr
                 let key = format!("row {}: delivery", row.id);
                 return Err(InputError::value(&Place::option("rows"), key, delivery, why, valid.join(", ")));
             }
+            let of = &plans[name].platform.name;
+            if *of != row.platform {
+                let key = format!("row {}: platform", row.id);
+                let why = format!("is not the platform of {name}");
+                return Err(InputError::value(&Place::option("rows"), key, &row.platform, why, of));
+            }
         }
     }
     Ok(plans)
@@ -144,6 +150,31 @@ pub fn compare(rows: &[published::Row], outcomes: &Outcomes) -> Vec<Row> {
         Some(Row::new(reference(row), Estimate::of(&values)?))
     };
     rows.iter().filter_map(compared).collect()
+}
+
+/// What the runs of each row measure has the row's quantity.
+///
+/// # Errors
+/// A row asks for a quantity that its runs do not have: it would be left out of every table.
+pub fn check_quantities(rows: &[published::Row], outcomes: &Outcomes) -> Result<(), InputError> {
+    for row in rows.iter().filter(|row| row.formula.is_none()) {
+        for name in &row.scenarios {
+            let runs = outcomes.get(&(name.clone(), row.delivery.clone()));
+            let Some(outcome) = runs.and_then(|runs| runs.first()) else { continue };
+            let measured = outcome.section.measured();
+            let theirs = measured.published().iter().map(|known| known.name.to_owned());
+            let known: BTreeSet<String> =
+                theirs.chain(measured.quantities().into_iter().map(|known| known.id.to_string())).collect();
+            let quantity = row.base_quantity();
+            if !known.contains(quantity) {
+                let key = format!("row {}: quantity", row.id);
+                let valid = known.into_iter().collect::<Vec<_>>().join(", ");
+                let why = format!("is no quantity of {name}");
+                return Err(InputError::value(&Place::option("rows"), key, quantity, why, valid));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A row's value of each seed.
@@ -268,6 +299,30 @@ mod tests {
         assert_eq!(of("posted"), Ok(1));
         let error = "rows: row X1: delivery: `psoted` is no delivery of emr-4-drives; valid: remapped, posted";
         assert_eq!(of("psoted"), Err(error.to_owned()));
+    }
+
+    /// Defect: it got the figure of the scenario's platform.
+    #[test]
+    fn a_row_of_another_platform_than_its_scenario_is_refused() {
+        let wrong = published::Row {
+            platform: "spr".into(),
+            scenarios: vec!["emr-4-drives".into()],
+            ..row("X1", "posted", Usage::Report, Some(1.0))
+        };
+        let error = plans(&[wrong]).map(|plans| plans.len()).map_err(|error| error.to_string());
+        assert_eq!(error, Err("rows: row X1: platform: `spr` is not the platform of emr-4-drives; valid: emr".into()));
+    }
+
+    /// Defect: such a row was left out without a word.
+    #[test]
+    fn a_quantity_that_no_run_measures_is_refused() {
+        let of = |quantity: &str| {
+            let row = published::Row { quantity: quantity.into(), ..row("X1", "posted", Usage::Report, Some(1.0)) };
+            check_quantities(&[row], &outcomes(&[("posted", 1, 1.0)])).map_err(|error| error.to_string())
+        };
+        assert_eq!(of("iops"), Ok(()));
+        let error = of("p99").unwrap_err();
+        assert!(error.starts_with("rows: row X1: quantity: `p99` is no quantity of s; valid: "), "{error}");
     }
 
     fn derived(id: &str, formula: &str, ids: &[&str]) -> published::Row {

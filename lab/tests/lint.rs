@@ -120,3 +120,28 @@ fn a_variable_of_the_environment_is_recorded_in_the_result() {
     let json = std::fs::read_to_string(folder.path().join("o.json")).unwrap();
     assert!(json.contains("${DEPTH}: is `4`, from the environment"), "{json}");
 }
+
+/// Defect: the input was read twice, and a pipe has it once.
+#[test]
+fn a_job_file_from_a_pipe_is_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("in");
+    std::fs::write(&path, GOOD).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_campanile"))
+        .args(["lint", "-"])
+        .stdin(std::fs::File::open(path).unwrap())
+        .output()
+        .expect("it starts");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.ends_with("-: it runs; 2 warnings, 0 refused\n"), "{text}");
+}
+
+/// Defect: such a job vanished without a word, and a file of such jobs ended with "the machine stands still" alone.
+#[test]
+fn jobs_behind_the_end_of_their_drive_are_told() {
+    let (code, text) = lint("[a]\nfilename=/dev/nvme0n1\noffset=1t\n[b]\noffset=1g\nfilename=/dev/nvme0n1\n", &[]);
+    assert_eq!(code, 0, "{text}");
+    let told = "j.fio:1:1: warning: offset: [a] begins at byte 1099511627776, behind the end of /dev/nvme0n1 (the simulated drive has \
+                1024 GiB): it does no I/O, as in fio";
+    assert!(text.contains(told) && !text.contains("[b] begins"), "{text}");
+}

@@ -302,7 +302,13 @@ impl VirtioStack {
 
     /// Brings a device up for the first time.
     pub(super) fn bring_up(self: &Arc<Self>, which: Which, policy: VectorPolicy, setbacks: &Setbacks) {
-        let bind = || self.try_bind(which, policy).map_err(|error| format!("{error:?}"));
+        let bind = || loop {
+            match self.try_bind(which, policy) {
+                // As in `bind`.
+                Err(BindError::Virtio(VirtioError::ConfigUnstable(_))) => SimHal.delay_ns(BIND_GAP_NS),
+                bound => return bound.map_err(|error| format!("{error:?}")),
+            }
+        };
         setbacks.meet_without_memory("a virtio device", bind);
     }
 

@@ -59,7 +59,7 @@ impl<H: Hal> Lpis<H> {
         Ok(lpis)
     }
 
-    /// Enables LPIs at this CPU's redistributor. They stay enabled, because an implementation need not support
+    /// Enables LPIs at this CPU's redistributor. They stay enabled, unless an ITS does not come up: an implementation need not support
     /// disabling them (IHI 0069H, "GICR_CTLR").
     ///
     /// # Errors

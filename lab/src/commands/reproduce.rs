@@ -23,6 +23,7 @@ pub(super) fn reproduce(args: &ReproduceArgs, arguments: &[String]) -> Result<()
     read.add(of_plans);
     let stop = stop_flag()?;
     let ran = rows_of::run_plans(&plans, &needed, &stop);
+    rows_of::check_quantities(&needed, &ran.outcomes)?;
     let mut compared = rows_of::compare(&needed, &ran.outcomes);
     compared.retain(|found| rows.iter().any(|row| row.id == found.id));
     let carried = intervals(args, &rows, &ran.outcomes, &stop);

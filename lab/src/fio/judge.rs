@@ -48,7 +48,7 @@ pub struct Judgement {
 pub fn judge(sections: &[Section], overrides: &[Entry]) -> Vec<Judgement> {
     let (mut judgements, mut unknown) = (Vec::new(), 0);
     let mut global = Context { engine: ENGINE_DEFAULT, kb_base: 1024, names_none: false };
-    let asked = Context::default().with(overrides);
+    let asked = Context { engine: "", kb_base: 1024, names_none: false }.with(overrides);
     for section in sections {
         let own = global.with(&section.entries);
         if section.is_global() {

@@ -112,7 +112,7 @@ impl Request {
         self.plan_from(Files::Carried, self.input.clone(), text)
     }
 
-    fn plan_from(&self, files: Files, path: String, text: Vec<u8>) -> Result<Plan, InputError> {
+    pub(crate) fn plan_from(&self, files: Files, path: String, text: Vec<u8>) -> Result<Plan, InputError> {
         let Scenario { platform, mut draft, deliveries, seeds, settings } = self.scenario(files, &path, text)?;
         draft.read_files(files)?;
         let mut common = Common::new(Platform::load(&platform)?, Variables::of(&self.defines)?);

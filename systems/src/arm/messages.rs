@@ -64,9 +64,10 @@ impl<H: Hal> Messages<H> {
         Ok(match (hardware, gic) {
             (MessageHardware::Its { regs, config, .. }, Controller::V3(gic)) => {
                 let lpis = Arc::new(Lpis::new(hal, gic.clone())?);
-                let its = Arc::new(Its::new(hal, regs, lpis.clone(), config)?);
+                // Its only owner: an ITS that fails turns LPIs off.
+                let its = Arc::new(Its::new(hal, regs, lpis, config)?);
                 let domain = Arc::new(ItsDomain::new(its.clone()));
-                Self { domain, flow: Flow::FastEoi, translation: Some(Translation { lpis, its }) }
+                Self { domain, flow: Flow::FastEoi, translation: Some(Translation { lpis: its.lpis().clone(), its }) }
             }
             (MessageHardware::V2m { regs, base }, Controller::V2(gic)) => {
                 spis(Arc::new(MessageSpiDomain::v2m(gic.clone(), &regs, base)?))

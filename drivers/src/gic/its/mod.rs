@@ -87,10 +87,13 @@ impl<H: Hal> Its<H> {
     ///
     /// # Errors
     /// [`GicError`] when the ITS does not become quiescent, has no room for devices or CPUs, or does not snoop caches. LPIs are
-    /// disabled then. Where that is not supported redistributors go on with the tables of `lpis`, so these stay allocated.
+    /// disabled then, if nobody else has `lpis`. Where that is not supported, and if somebody has, redistributors go on with its tables, so
+    /// these stay allocated.
     pub fn new(hal: H, regs: H::Regs, lpis: Arc<Lpis<H>>, config: ItsConfig) -> Result<Self, GicError> {
         Self::set_up(hal, regs, lpis.clone(), config).inspect_err(|_| {
-            if lpis.stop().is_err() {
+            // Another owner may have lines, or try again.
+            let is_last = Arc::strong_count(&lpis) == 1;
+            if !is_last || lpis.stop().is_err() {
                 core::mem::forget(lpis);
             }
         })
@@ -232,6 +235,11 @@ impl<H: Hal> Its<H> {
         let move_to = |cpu: CpuId| Command::Move { device, event, collection: cpu.0 as u16 };
         let commands = [move_to(to), sync_old, sync_new];
         Ok(self.post_or_undo(&commands, &[move_to(from), sync_new, sync_old])?)
+    }
+
+    /// The LPIs that its events become.
+    pub fn lpis(&self) -> &Arc<Lpis<H>> {
+        &self.lpis
     }
 
     fn can_target(&self, cpu: CpuId) -> bool {

@@ -1,6 +1,7 @@
 //! Resolves the settings of a storage experiment: threads on CPUs, jobs under less load.
 
 mod names;
+mod offsets;
 mod queues;
 mod resolve;
 mod stages;

@@ -10,16 +10,17 @@ fn table(log: &[String], register: &str) -> DeviceAddress {
 
 /// An ITS does not come up. Then the redistributor's GICR_CTLR reads these values in turn. Which of its tables are there
 /// behind it, and what was written to GICR_CTLR.
-fn after_an_its_that_fails(control: &[u64]) -> ([bool; 2], Vec<String>) {
+fn after_an_its_that_fails(control: &[u64], is_shared: bool) -> ([bool; 2], Vec<String>) {
     let rig = rig();
     let log = rig.log.take();
     let tables = ["wr 70 ", "wr 78 "].map(|register| table(&log, register));
     rig.log.answer('r', 0x0_0070, &[tables[0].0]);
     rig.log.answer('r', 0x0_0000, control);
     rig.log.answer('i', 0x00, &[0]);
-    assert!(rig.its().is_err(), "it does not get quiet");
-    let Rig { gic, lpis, log, .. } = rig;
-    drop((lpis, gic));
+    let Rig { gic, lpis, log, fake, .. } = rig;
+    let others = if is_shared { Some(lpis.clone()) } else { None };
+    assert!(Its::new(hal(), HostRegs::new(fake), lpis, CONFIG).is_err(), "it does not get quiet");
+    drop((others, gic));
     let writes = log.take().into_iter().filter(|access| access.starts_with("wr 0 ")).collect();
     (tables.map(|table| hal().dma_at(table).is_some()), writes)
 }
@@ -27,13 +28,18 @@ fn after_an_its_that_fails(control: &[u64]) -> ([bool; 2], Vec<String>) {
 /// Defect: an ITS that failed took the tables with it, although the redistributor used them.
 #[test]
 fn the_tables_of_a_redistributor_that_stays_enabled_outlive_an_its_that_fails() {
-    assert_eq!(after_an_its_that_fails(&[1]), ([true; 2], ["wr 0 0".into()].into()));
+    assert_eq!(after_an_its_that_fails(&[1], false), ([true; 2], ["wr 0 0".into()].into()));
 }
 
 /// Defect: so they did where LPIs can be disabled.
 #[test]
 fn a_redistributor_is_disabled_and_its_tables_freed_where_an_its_fails() {
-    assert_eq!(after_an_its_that_fails(&[1, 1, 0]), ([false; 2], ["wr 0 0".into()].into()));
+    assert_eq!(after_an_its_that_fails(&[1, 1, 0], false), ([false; 2], ["wr 0 0".into()].into()));
+}
+
+#[test]
+fn an_its_that_fails_leaves_lpis_on_for_their_other_owners() {
+    assert_eq!(after_an_its_that_fails(&[1, 1, 0], true), ([true; 2], [].into()));
 }
 
 #[test]

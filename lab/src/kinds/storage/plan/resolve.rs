@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use super::turn::{commands_in_flight, ios_in_flight, share_simulated, turn_ns};
-use super::{IoEngine, JobPlan, stages};
+use super::{IoEngine, JobPlan, offsets, stages};
 use crate::fio::{FioJob, Reporting};
 use crate::input::{InputError, Warning};
 use crate::kinds::storage::detail;
@@ -64,6 +64,7 @@ impl Resolve<'_> {
         let (reporting, detail) = self.reporting();
         let mut storage = Storage { drives, jobs, reporting, detail, ..self.draft.storage().clone() };
         self.warn_of_syncs(&storage);
+        offsets::warn(&storage, &self.common.platform, &mut self.warnings);
         let spans = self.spans(turn_ns(&storage, &self.common.platform))?;
         self.warn_of_turns(&storage, &spans);
         stages::settle(&mut storage, &self.common.platform, &spans, &mut self.warnings)?;
