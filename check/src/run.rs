@@ -11,15 +11,13 @@ use crate::unrest;
 use crate::verdict::{Failure, Kind};
 use directed::{Directed, How, Next};
 use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec, Threads};
-use machine::observe::Fact;
-use machine::setback;
 use machine::time::Ps;
 use machine::trace::Span;
 use machine::unrest::Unrest;
 use machine::unrest::turns::Turn;
-use machine::{Machine, MachineConfig, RunEnd, SimHal};
+use machine::{MachineConfig, RunEnd, SimHal};
 use plan::Plan;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -122,8 +120,8 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
     ])));
     // Building draws the rest of the knobs.
     let (seed, comparable) = (recipe.seed_of("load"), plan.comparable);
-    let may_fall_back = !comparable && plan.directed.as_ref().is_none_or(Directed::has_setback);
-    let build = &mut Build { knobs: &mut knobs, seed, faults, comparable, may_fall_back, machine };
+    let may_be_set_back = !comparable && plan.directed.as_ref().is_none_or(Directed::has_setback);
+    let build = &mut Build { knobs: &mut knobs, seed, faults, comparable, may_be_set_back, machine };
     let built = catch::panics(|| subject.build(build));
     run.history.knobs = knobs.finish()?;
     let mut rig = match built {
@@ -136,7 +134,8 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
         let steps = steps.map(|event| (event.number, event.text.as_str()));
         ledger.borrow_mut().reach = Some(Reach::new(at.clone(), steps));
     }
-    let was_set_back = observe(rig.machine(), ledger.clone());
+    let heard = ledger.clone();
+    rig.machine().set_observer(move |at, fact| heard.borrow_mut().hear(at, &fact));
     let mut live = Live {
         subject,
         rig,
@@ -159,21 +158,7 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
     let first = live.ledger.borrow().findings.failures.first().cloned();
     run.failure = first.or(ended.err());
     live.report(&mut run);
-    run.set_back = was_set_back.get();
     Ok(run)
-}
-
-/// Lets the ledger hear every fact. What is returned becomes true when the bring-up meets a setback.
-fn observe(machine: &mut Machine, ledger: Rc<RefCell<Ledger>>) -> Rc<Cell<bool>> {
-    let was_set_back = Rc::new(Cell::new(false));
-    let set_back = was_set_back.clone();
-    machine.set_observer(move |at, fact| {
-        if matches!(fact, Fact::Struck { fault: setback::STRUCK, .. }) {
-            set_back.set(true);
-        }
-        ledger.borrow_mut().hear(at, &fact);
-    });
-    was_set_back
 }
 
 struct Live<'a, S: Subject> {
@@ -401,6 +386,6 @@ impl<S: Subject> Live<'_, S> {
         let mut ledger = self.ledger.borrow_mut();
         run.coverage.merge(&ledger.findings.coverage);
         run.reached = ledger.reach.take().map_or_else(Vec::new, |reach| reach.features(&run.coverage));
-        (run.ios, run.interrupts) = (ledger.commands, ledger.interrupts);
+        (run.ios, run.interrupts, run.set_back) = (ledger.commands, ledger.interrupts, ledger.set_back);
     }
 }

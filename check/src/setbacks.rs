@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 /// More acts than any bring-up has.
 const SPARED_MAX: u64 = 1_000;
 
-/// The kinds, from 1 on in the knob.
-const KINDS: [Setback; 2] = [Setback::NoMemory, Setback::Stall];
+/// The kinds, from 1 on in the knob, and the names of their cases in [`crate::single`].
+pub(crate) const KINDS: [(Setback, &str); 2] =
+    [(Setback::NoMemory, "set-up-without-memory"), (Setback::Stall, "set-up-stalled")];
 /// So many of a hundred histories have one.
 const PERCENT: u64 = 15;
 
@@ -32,12 +33,12 @@ impl Setbacks {
     /// Draws whether there is one, and behind how many acts. Histories that are compared with each other have none, nor have small
     /// machines but those of [`crate::single`]. Devices that stall are never drawn: what a driver keeps because a device may be late
     /// stays allocated for good, and a search lasts for days.
-    pub(crate) fn draw(knobs: &mut Knobs, may_fall_back: bool) -> Self {
+    pub(crate) fn draw(knobs: &mut Knobs, may_be_set_back: bool) -> Self {
         let drawn = |draw: &mut Draw| u64::from(draw.percent(PERCENT));
         let kind = knobs.number_with("setback", 0..=KINDS.len() as u64, 0, drawn).checked_sub(1);
         let spared = knobs.number_with("spared", 0..=SPARED_MAX, 0, |draw| draw.below(40)) as u32;
         let planned = |kind| Planned { kind, spared: AtomicU32::new(spared), is_over: AtomicBool::new(false) };
-        let kind = kind.filter(|_| may_fall_back).map(|index| KINDS[index as usize]);
+        let kind = kind.filter(|_| may_be_set_back).map(|index| KINDS[index as usize].0);
         Self(kind.map(|kind| Arc::new(planned(kind))))
     }
 
@@ -46,8 +47,8 @@ impl Setbacks {
     /// # Panics
     /// When it fails without a setback, or once more behind it; when it has kept memory that no device uses.
     pub(crate) fn meet<T, E: Display>(&self, what: &str, attempt: impl Fn() -> Result<T, E>, mend: impl Fn()) -> T {
-        self.tried(what, None, &attempt).unwrap_or_else(|| {
-            if self.0.as_ref().is_some_and(|planned| planned.is_over.load(Relaxed) && planned.kind == Setback::Stall) {
+        self.tried(what, None, &attempt).unwrap_or_else(|set_back| {
+            if set_back == Some(Setback::Stall) {
                 mend();
             }
             succeed(what, attempt())
@@ -56,15 +57,22 @@ impl Setbacks {
 
     /// The same where only memory can run out: behind a command without an answer a device is not to be mended so simply.
     pub(crate) fn meet_without_memory<T, E: Display>(&self, what: &str, attempt: impl Fn() -> Result<T, E>) -> T {
-        self.tried(what, Some(Setback::NoMemory), &attempt).unwrap_or_else(|| succeed(what, attempt()))
+        self.tried(what, Some(Setback::NoMemory), &attempt).unwrap_or_else(|_| succeed(what, attempt()))
     }
 
-    /// The first attempt, under the setback, if it is of this kind. None if another attempt must be made.
-    fn tried<T, E: Display>(&self, what: &str, only: Option<Setback>, attempt: impl Fn() -> Result<T, E>) -> Option<T> {
-        let planned = self.0.as_ref().filter(|planned| !planned.is_over.load(Relaxed))?;
-        if only.is_some_and(|only| only != planned.kind) {
-            return None;
-        }
+    /// The first attempt, under the setback, if it is of this kind.
+    ///
+    /// # Errors
+    /// Another attempt must be made: none was made yet, or it failed by this setback.
+    fn tried<T, E: Display>(
+        &self,
+        what: &str,
+        only: Option<Setback>,
+        attempt: impl Fn() -> Result<T, E>,
+    ) -> Result<T, Option<Setback>> {
+        let is_due =
+            |planned: &&Arc<Planned>| !planned.is_over.load(Relaxed) && only.is_none_or(|only| only == planned.kind);
+        let planned = self.0.as_ref().filter(is_due).ok_or(None)?;
         let spared = planned.spared.load(Relaxed);
         machine::begin_setback(planned.kind, spared);
         let first = attempt();
@@ -72,10 +80,10 @@ impl Setbacks {
         planned.spared.store(spared.saturating_sub(endured.acts), Relaxed);
         planned.is_over.store(endured.struck, Relaxed);
         match first {
-            Ok(value) => Some(value),
+            Ok(value) => Ok(value),
             Err(error) if !endured.struck => violate("bring-up", format!("{what}: {error}")),
             // What a device does not do in time it may do later, so its driver may keep what it was told of.
-            Err(_) if planned.kind == Setback::Stall || endured.unused.is_empty() => None,
+            Err(_) if planned.kind == Setback::Stall || endured.unused.is_empty() => Err(Some(planned.kind)),
             Err(error) => violate("bring-up", format!("{what} failed ({error}) and keeps {:x?}", endured.unused)),
         }
     }
@@ -83,4 +91,62 @@ impl Setbacks {
 
 fn succeed<T, E: Display>(what: &str, result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| violate("bring-up", format!("{what}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hal::{Hal as _, Regs as _};
+    use machine::model::Model;
+    use machine::time::Ps;
+    use machine::world::World;
+    use machine::{Machine, MachineConfig, SimHal};
+
+    /// A device that ignores everything.
+    struct Dull;
+
+    impl Model for Dull {
+        fn name(&self) -> &str {
+            "dull"
+        }
+        fn event(&mut self, _: &mut World<'_>, _: u32, _: u64) {}
+        fn read(&mut self, _: &mut World<'_>, _: u8, _: u32, _: u8) -> u64 {
+            0
+        }
+        fn write(&mut self, _: &mut World<'_>, _: u8, _: u32, _: u8, _: u64) {}
+        fn as_any(&mut self) -> &mut dyn std::any::Any {
+            self
+        }
+    }
+
+    /// Three operations, the second of which fails the first time: how often each was tried, and how often it was mended.
+    fn after(kind: Option<Setback>) -> [(u32, u32); 3] {
+        let mut machine = Machine::new(MachineConfig::default());
+        let model = machine.add_model(|_| Box::new(Dull));
+        let regs = machine.regs(model, 0);
+        let boot = move || {
+            let planned = |kind| Planned { kind, spared: AtomicU32::new(1), is_over: AtomicBool::new(false) };
+            let setbacks = Setbacks(kind.map(|kind| Arc::new(planned(kind))));
+            [false, true, false].map(|may_fail| {
+                let (tries, mends) = (AtomicU32::new(0), AtomicU32::new(0));
+                let attempt = || {
+                    regs.write32(0, 0);
+                    let failed = SimHal.dma_alloc(8, 8).is_err() || kind == Some(Setback::Stall);
+                    let first = tries.fetch_add(1, Relaxed) == 0;
+                    if may_fail && first && failed { Err("late") } else { Ok(()) }
+                };
+                setbacks.meet("it", attempt, || _ = mends.fetch_add(1, Relaxed));
+                (tries.into_inner(), mends.into_inner())
+            })
+        };
+        machine.run_boot(Ps::from_ns(1_000_000), boot).expect("it ends")
+    }
+
+    /// Defect: what was to mend a device that had stalled was done before every operation, and behind lack of memory.
+    #[test]
+    fn only_what_a_stall_has_struck_is_mended() {
+        assert_eq!(after(None), [(1, 0); 3]);
+        assert_eq!(after(Some(Setback::NoMemory)), [(1, 0), (2, 0), (1, 0)]);
+        assert_eq!(after(Some(Setback::Stall)), [(1, 0), (2, 1), (1, 0)]);
+    }
 }

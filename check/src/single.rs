@@ -225,7 +225,11 @@ fn replay(args: &CheckArgs, cases: &[(&'static dyn Scenario, Case)], position: u
         return Err(CheckError::Input("--position: needs one --scenario".into()));
     };
     let run = one(*scenario, case, locate(*scenario, case, position)?, TRACE_SPANS_MAX)?;
-    let acted = run.struck.first().map_or("the fault did nothing".into(), |at| format!("the fault acted at {at}"));
+    let acted = match run.struck.first() {
+        Some(at) => format!("the fault acted at {at}"),
+        None if run.set_back => "the setback struck".to_owned(),
+        None => "the fault did nothing".to_owned(),
+    };
     report::say(format_args!(
         "\n{}\n{}\n  {acted}",
         line(scenario.name(), &case.name, position),
@@ -299,6 +303,51 @@ fn print(verdicts: &[Verdict], took_s: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draw::KnobError;
+    use crate::history::Recipe;
+    use crate::systematic::{BenchNames, Task};
+    use crate::verdict::Kind;
+    use machine::unrest::turns::Schedule;
+
+    /// A stack that panics at its third allocation, if that fails, and makes five.
+    struct Panics;
+
+    impl Scenario for Panics {
+        fn name(&self) -> &'static str {
+            "panics"
+        }
+        fn about(&self) -> &'static str {
+            ""
+        }
+        fn fault_kinds(&self) -> &'static [&'static str] {
+            &[]
+        }
+        fn run(&self, _: &Recipe) -> Result<Run, KnobError> {
+            Ok(Run::default())
+        }
+        fn benches(&self) -> Vec<BenchNames> {
+            Vec::new()
+        }
+        fn direct(&self, _: &Task, _: &Schedule, _: usize) -> Result<Run, KnobError> {
+            Ok(Run::default())
+        }
+        fn singles(&self) -> Vec<Case> {
+            Vec::new()
+        }
+        fn single(&self, _: &Case, when: When, _: usize) -> Result<Run, KnobError> {
+            let failure = (when == When::Spared(2)).then(|| Failure::new(Kind::Crash, "panic", Ps(0), "no memory"));
+            let set_back = failure.is_none() && matches!(when, When::Spared(0..5));
+            Ok(Run { failure, set_back, ..Run::default() })
+        }
+    }
+
+    /// Defect: such an attempt never tells that it was set back, and was taken for the end of the positions.
+    #[test]
+    fn an_attempt_that_panics_is_a_failure_and_not_the_end() {
+        let case = Case { sets_back: Some(1), ..Case::at(0) };
+        let verdict = explore(&Panics, &case, 10).expect("nothing is set wrongly");
+        assert_eq!(verdict.failure.map(|(position, failure)| (position, failure.kind)), Some((3, Kind::Crash)));
+    }
 
     #[test]
     fn a_position_lasts_from_the_one_before_to_its_own() {

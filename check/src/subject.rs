@@ -71,7 +71,8 @@ pub trait Subject: Sync + 'static {
         true
     }
 
-    /// Small machines and their operations, for the systematic search ([`crate::systematic`]).
+    /// Small machines and their operations, for the systematic search ([`crate::systematic`]). Their bring-up can meet a setback
+    /// ([`crate::setbacks`]).
     fn benches(&self) -> Vec<Bench<Self::Step>> {
         Vec::new()
     }
@@ -79,11 +80,6 @@ pub trait Subject: Sync + 'static {
     /// Faults of the enumeration of single faults ([`crate::single`]).
     fn singles(&self) -> Vec<Single<Self::Fault>> {
         Vec::new()
-    }
-
-    /// What comes up may meet a setback ([`crate::setbacks`]).
-    fn has_setbacks(&self) -> bool {
-        false
     }
 
     /// Builds a machine and installs its interrupt entry. Does not bring the stack up.
@@ -177,7 +173,7 @@ pub struct Build<'a, F> {
     /// The load must be the same, whatever time its commands take.
     pub comparable: bool,
     /// Its bring-up may meet a setback.
-    pub(crate) may_fall_back: bool,
+    pub(crate) may_be_set_back: bool,
     pub(crate) machine: MachineConfig,
 }
 

@@ -143,6 +143,8 @@ pub struct Ledger {
     pub failed: u64,
     /// Over the numbers of those that completed, in whatever order.
     pub completed_digest: u64,
+    /// A setback struck while the stack came up.
+    pub set_back: bool,
     /// What the history reaches, if anybody wants to know.
     pub reach: Option<Reach>,
 }
@@ -194,6 +196,7 @@ impl Ledger {
                 self.running += 1;
             }
             Fact::Returned { .. } => self.running -= 1,
+            Fact::Struck { fault: machine::setback::STRUCK, .. } => self.set_back = true,
             Fact::Mark { tag, value, .. } => match Mark::from_tag(tag) {
                 Some(Mark::Submitted) => self.commands += 1,
                 Some(Mark::Refused) => self.commands -= 1,

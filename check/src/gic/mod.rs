@@ -129,10 +129,6 @@ impl Subject for GicSubject {
         fault::singles()
     }
 
-    fn has_setbacks(&self) -> bool {
-        true
-    }
-
     fn build(&self, build: &mut Build<'_, GicFault>) -> GicRig {
         GicRig::build(self.version, build)
     }

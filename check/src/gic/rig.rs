@@ -128,7 +128,7 @@ impl GicRig {
         };
         let topology = draw_topology(knobs);
         let machine = MachineConfig { memory_bytes: 4 << 20, jitter_percent: 40, topology, ..build.machine() };
-        let setbacks = Setbacks::draw(build.knobs, build.may_fall_back);
+        let setbacks = Setbacks::draw(build.knobs, build.may_be_set_back);
         let options = Options { cpus, force_threads, storm, gic, machine, setbacks };
         let entry = Entry::default();
         let mut machine = harness::build(version, &options, &entry);

@@ -92,10 +92,6 @@ impl Subject for Moderation {
         step::singles()
     }
 
-    fn has_setbacks(&self) -> bool {
-        true
-    }
-
     fn build(&self, build: &mut Build<'_, ModerationFault>) -> ModerationRig {
         ModerationRig::build(build)
     }

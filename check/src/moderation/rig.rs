@@ -100,7 +100,7 @@ fn draw_costs(knobs: &mut Knobs) -> Costs {
 impl ModerationRig {
     pub(super) fn build(build: &mut Build<'_, ModerationFault>) -> Self {
         let machine = build.machine();
-        let setbacks = Setbacks::draw(build.knobs, build.may_fall_back);
+        let setbacks = Setbacks::draw(build.knobs, build.may_be_set_back);
         let knobs = &mut *build.knobs;
         let cpus = knobs.number("cpus", 1..=4) as u32;
         let mode = [EoiMode::Together, EoiMode::Split][knobs.choice("eoimode", &["0", "1"])];

@@ -121,10 +121,6 @@ impl Subject for Pc {
         fault::singles(self.delivery)
     }
 
-    fn has_setbacks(&self) -> bool {
-        true
-    }
-
     fn build(&self, build: &mut Build<'_, PcFault>) -> PcRig {
         PcRig::build(self.delivery, build)
     }

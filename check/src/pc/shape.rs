@@ -58,7 +58,7 @@ pub(super) struct Shape {
 /// Draws the machine.
 pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config, Shape, u32) {
     let base = build.machine();
-    let (seed, comparable, may_fall_back) = (build.seed, build.comparable, build.may_fall_back);
+    let (seed, comparable, may_be_set_back) = (build.seed, build.comparable, build.may_be_set_back);
     let knobs = &mut *build.knobs;
     let cpus = knobs.number("cpus", 1..=8) as u32;
     let drives = knobs.number("drives", 1..=2) as u32;
@@ -94,7 +94,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         devices_post: poster,
         cache_places: draw_places(knobs),
         old_ioapic: delivery == Path::Plain && knobs.chance("old_ioapic", 40),
-        setbacks: Setbacks::draw(knobs, may_fall_back),
+        setbacks: Setbacks::draw(knobs, may_be_set_back),
         unrest: base.unrest,
         lines_max,
         machine,

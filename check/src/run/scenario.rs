@@ -5,6 +5,7 @@ use super::plan::{Fault, Plan, draw};
 use super::{Run, run};
 use crate::draw::{KnobError, Knobs};
 use crate::history::Recipe;
+use crate::setbacks::KINDS;
 use crate::single::{Case, When};
 use crate::subject::{Bench, Single, Strikes, Subject, is_struck};
 use crate::systematic::{BenchNames, Task};
@@ -64,7 +65,6 @@ impl<S: Subject> Scenario for S {
     }
     fn singles(&self) -> Vec<Case> {
         let (benches, singles) = (Subject::benches(self), Subject::singles(self));
-        let has_setbacks = Subject::has_setbacks(self);
         let of = |(bench, it): (usize, &Bench<S::Step>)| {
             let case = |(fault, single): (usize, &Single<S::Fault>)| {
                 let lasts = matches!(single.strikes, Strikes::NextOf(_));
@@ -73,13 +73,13 @@ impl<S: Subject> Scenario for S {
                 let name = format!("{}/{}", it.name, single.kind);
                 Case { bench, fault, lasts, behind, acts_times, sets_back: None, name }
             };
-            let setback = |(kind, name): (u64, &&str)| Case {
+            let setback = |(kind, (_, name)): (u64, &(_, &str))| Case {
                 name: format!("{}/{name}", it.name),
                 sets_back: Some(kind),
                 ..Case::at(bench)
             };
             let is_for = |(_, single): &(usize, &Single<S::Fault>)| single.kind.starts_with(it.faults);
-            let setbacks = (1..).zip(&SETBACKS).filter(|_| it.faults.is_empty() && has_setbacks).map(setback);
+            let setbacks = (1..).zip(&KINDS).filter(|_| it.faults.is_empty()).map(setback);
             singles.iter().enumerate().filter(is_for).map(case).chain(setbacks).collect::<Vec<_>>()
         };
         // Those for a few faults first: a minute may not see the end of all.
@@ -116,9 +116,6 @@ impl<S: Subject> Scenario for S {
         )
     }
 }
-
-/// Names of the cases of each kind of setback.
-const SETBACKS: [&str; 2] = ["set-up-without-memory", "set-up-stalled"];
 
 /// A history of a small machine.
 fn small<S: Subject>(

@@ -95,10 +95,6 @@ impl Subject for Virtio {
         step::singles()
     }
 
-    fn has_setbacks(&self) -> bool {
-        true
-    }
-
     fn build(&self, build: &mut Build<'_, VirtioFault>) -> VirtioRig {
         VirtioRig::build(build)
     }

@@ -163,7 +163,7 @@ impl VirtioRig {
             CHANCES.map(|(name, percent)| knobs.chance(name, percent));
         let changes = Changes::draw(knobs);
         let machine = MachineConfig { memory_bytes: 16 << 20, jitter_percent: 40, ..build.machine() };
-        let options = options((cpus, force_threads), machine, Setbacks::draw(build.knobs, build.may_fall_back));
+        let options = options((cpus, force_threads), machine, Setbacks::draw(build.knobs, build.may_be_set_back));
         let entry = Entry::default();
         let mut machine = harness::build(Version::V3, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;

@@ -2,7 +2,8 @@
 
 use super::Storage;
 use crate::input::Warning;
-use crate::kinds::storage::load::{Amount, Load};
+use crate::kinds::storage::load::Load;
+use crate::kinds::storage::rig::start_of;
 use crate::platform::Platform;
 
 /// Blocks of every simulated drive.
@@ -27,12 +28,7 @@ pub(super) fn warn(storage: &Storage, platform: &Platform, warnings: &mut Vec<Wa
 
 /// The first byte of the job's files, all of which are drives, if it lies behind their end.
 fn start_behind(load: &Load, capacity: u64) -> Option<u64> {
-    let files = &load.files;
-    let bytes = |amount: Amount| match amount {
-        Amount::Bytes(bytes) => bytes,
-        Amount::Percent(percent) => (u128::from(capacity) * u128::from(percent) / 100) as u64,
-    };
-    let start = bytes(files.offset).saturating_add(bytes(files.increment).saturating_mul(files.clone.into()));
-    let are_drives = !files.list.is_empty() && files.list.iter().all(|file| file.is_drive);
-    (are_drives && start >= capacity).then_some(start)
+    let files = &load.files.list;
+    let are_drives = !files.is_empty() && files.iter().all(|file| file.is_drive);
+    Some(start_of(load, capacity)).filter(|start| are_drives && *start >= capacity)
 }

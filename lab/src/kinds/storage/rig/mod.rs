@@ -24,6 +24,7 @@ use crate::plan::Plan;
 use crate::report::trace::Track;
 use crate::run::span::Span;
 use crate::run::{Counted, Rig, RunError, Stage, boot};
+pub(super) use course::start_of;
 use course::{CourseParts, Starter};
 use hal::CpuSet;
 use hardware::Hardware;

@@ -56,7 +56,7 @@ pub(super) struct Extent {
 
 /// The files of a job, and the bytes that a pass over them takes (fio's `size`).
 pub(super) fn files(load: &Load, extents: &[Extent], seeds: &Seeds, is_random: bool) -> (Vec<File>, u64) {
-    let smallest = load.sizes.iter().map(|sizes| sizes.min).min().unwrap_or(4096).max(1);
+    let smallest = smallest(load);
     let wide = load.order.generator == Generator::Tausworthe64;
     let mut file_sizes = seeds.stream(Use::FileSize, wide);
     let count = extents.len().max(1) as u64;
@@ -70,7 +70,7 @@ pub(super) fn files(load: &Load, extents: &[Extent], seeds: &Seeds, is_random: b
     let mut files = Vec::new();
     for (index, extent) in extents.iter().enumerate() {
         let own = |more: bool| each + if more { smallest } else { 0 };
-        let start = start_of(load, extent.real.unwrap_or(each), smallest);
+        let start = start_of(load, extent.real.unwrap_or(each));
         let more = extra > 0 && load.files.file_size.is_none();
         extra -= u64::from(more);
         let mut bytes = match (load.files.file_size, extent.real) {
@@ -135,8 +135,13 @@ fn random_size(random: &mut Random, least: u64, most: u64, smallest: u64) -> u64
     bytes - bytes % smallest
 }
 
-/// The first byte: `offset` and `offset_increment`; shares are rounded up to a whole block.
-fn start_of(load: &Load, length: u64, smallest: u64) -> u64 {
+/// Bytes of the smallest I/O of the job.
+fn smallest(load: &Load) -> u64 {
+    load.sizes.iter().map(|sizes| sizes.min).min().unwrap_or(4096).max(1)
+}
+
+/// The first byte in a file of so many bytes: `offset` and `offset_increment`; shares are rounded up to a whole block.
+pub(crate) fn start_of(load: &Load, length: u64) -> u64 {
     let files = &load.files;
     let of = |amount: Amount| match amount {
         Amount::Bytes(bytes) => (bytes, false),
@@ -145,7 +150,7 @@ fn start_of(load: &Load, length: u64, smallest: u64) -> u64 {
     let ((offset, is_share), (increment, steps_by_share)) = (of(files.offset), of(files.increment));
     let start = offset.saturating_add(increment.saturating_mul(files.clone.into())).min(START_MAX);
     if is_share || steps_by_share {
-        let align = if files.offset_align > 0 { files.offset_align } else { smallest };
+        let align = if files.offset_align > 0 { files.offset_align } else { smallest(load) };
         return start.div_ceil(align) * align;
     }
     start
@@ -154,7 +159,7 @@ fn start_of(load: &Load, length: u64, smallest: u64) -> u64 {
 /// The bytes that a file of the load has on its drive, as far as the options tell; to lay files out beside each other.
 pub(super) fn length_on_drive(load: &Load, capacity: u64) -> u64 {
     let count = load.files.list.len().max(1) as u64;
-    let start = start_of(load, 0, 1);
+    let start = start_of(load, 0);
     let bytes = match (load.files.size, load.files.file_size, load.ends.io_size) {
         (_, Some((_, most)), _) => most,
         (Some(Amount::Bytes(bytes)), ..) => bytes / count + (1 << 20),

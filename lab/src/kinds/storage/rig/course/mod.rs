@@ -24,6 +24,7 @@ mod waits;
 mod walk;
 
 pub(crate) use ending::End;
+pub(crate) use files::start_of;
 pub(crate) use layout::Layout;
 pub(crate) use run::{Course, CourseParts};
 pub(crate) use shared::Shared;
