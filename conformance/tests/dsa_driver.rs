@@ -237,6 +237,37 @@ fn lost_descriptors_end_by_recovery() {
     assert_eq!(after.in_flight, 0);
 }
 
+/// What a device does not do in time it does once this is over.
+fn late<T>(command: impl FnOnce() -> Result<T, DsaError>) {
+    machine::begin_setback(machine::setback::Setback::Stall, 0);
+    let late = command().err();
+    assert!(matches!(late, Some(DsaError::Timeout(..))), "{late:?}");
+    assert!(machine::end_setback().struck);
+}
+
+/// Defect: a queue whose Enable WQ or Disable WQ took effect behind its time limit could not be opened or closed again (CMDSTATUS
+/// 21h and 32h: it is enabled, or not).
+#[test]
+fn a_queue_that_was_enabled_or_disabled_late_can_be_opened() {
+    host(config(), |host| {
+        let device = open(host, None);
+        let stream = Stream::silent();
+        late(|| device.open_queue(0, stream.clone()));
+        device.open_queue(0, stream.clone()).expect("it is nobody else's");
+        late(|| device.close_queue(0));
+        assert_eq!(device.close_queue(0), Ok(()), "it is disabled");
+        let queue = device.open_queue(0, stream.clone()).expect("it is nobody else's");
+        let data = memory(64);
+        assert_eq!(queue.submit(&[fill_at(data.device_address(), 8, 0)]).accepted, 1);
+        host.wait_ns(10_000);
+        assert_eq!(queue.poll(), 1);
+        assert_eq!(stream.taken()[0].result, Ok(8));
+        device.shutdown()
+    })
+    .result
+    .expect("it stops");
+}
+
 #[test]
 fn recovery_of_a_healthy_device_opens_the_queue_again() {
     let mut config = config();

@@ -9,11 +9,12 @@ use drivers::message::MessageDomain;
 use drivers::nvme::{self, Controller, QueueConfig, QueuePair};
 use drivers::pci::{MsixCapability, MsixTable};
 use gic_rig::{ArmHarness, Count, Do, ITS_BASE, Options, Rig, Version};
-use hal::{CpuId, CpuSet, Hal as _, Threads as _, Word as _};
+use hal::{CpuId, CpuSet, Dma as _, Hal as _, Regs as _, Threads as _, Word as _};
 use irq::{AllocRequest, Flow, Irq, IrqChipState, IrqDomain, IrqError, RequestFlags, RequesterId};
 use machine::gic::{Gic, GicConfig, GicWindows, ItsConfig, V2mConfig};
 use machine::model::ModelId;
 use machine::nvme::{Config, Nvme, REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
+use machine::time::Ps;
 use machine::{Machine, Regs, SimHal, inspect};
 use std::sync::{Arc, Mutex};
 
@@ -368,5 +369,33 @@ fn events_go_to_a_cpu_that_is_online() {
         target.flatten()
     });
     assert_eq!(target, Some(2));
+    rig.finish();
+}
+
+/// Defect: a redistributor was taken for this driver's own by the address of its table of configuration alone (GICR_PROPBASER,
+/// 70h). An earlier kernel's may have lain there; its table of pending bits (GICR_PENDBASER, 78h) did not.
+#[test]
+fn an_earlier_kernels_lpis_are_not_taken_for_ones_own() {
+    // 2^14 INTIDs of which 2^13 are LPIs, a byte each; inner shareable, write back. A bit for each INTID.
+    let earlier = Arc::new(Mutex::new((0, 0)));
+    let left = earlier.clone();
+    let mut rig = Rig::with(Version::V3, EoiMode::Split, Way::Its.options(), |machine, windows| {
+        let frame = windows.redistributors;
+        let kernel = move || {
+            let pending = SimHal.dma_alloc(1 << 16, 1 << 16).expect("memory");
+            let properties = SimHal.dma_alloc(1 << 13, 1 << 12).expect("memory").device_address().0;
+            frame.write64(0x70, properties | 0x78d);
+            frame.write64(0x78, pending.device_address().0 | 0x780);
+            frame.write32(0x00, 1);
+            *left.lock().expect("one thread") = (properties, pending.device_address().0);
+            std::mem::forget(pending);
+        };
+        machine.run_boot(Ps::from_ns(1_000_000), kernel).expect("it ends");
+    });
+    let frame = rig.windows.redistributors;
+    let [properties, pending] = rig.run(move |_| [0x70, 0x78].map(|offset| frame.read64(offset) & 0xf_ffff_ffff_f000));
+    let (old_properties, old_pending) = *earlier.lock().expect("one thread");
+    assert_eq!(properties, old_properties, "else this test shows nothing");
+    assert_ne!(pending, old_pending);
     rig.finish();
 }

@@ -7,10 +7,11 @@ mod vtd_rig;
 use check::server::poster::{BLOCK_BYTES, Poster, REGION_BLOCK, REGION_CONFIG};
 use drivers::apic::{ApicId, ApicMode};
 use drivers::posting::{PostingCapability, PostingError};
-use hal::{Affinity, CpuId, Hal as _, ThreadSpec, Threads as _, Word as _};
+use hal::{Affinity, CpuId, Hal as _, Regs as _, ThreadSpec, Threads as _, Word as _};
+use machine::setback::Setback;
 use machine::{Regs, SimHal, Word};
 use std::sync::{Arc, Mutex, OnceLock};
-use systems::pc::{Apics, Path, Pc, PcBuilder, PcCpus, PcError};
+use systems::pc::{Apics, Fallback, Path, Pc, PcBuilder, PcCpus, PcError};
 use vtd_rig::{CPUS, Options, Rig};
 
 /// FSTS.
@@ -36,9 +37,11 @@ fn start(cpus: &Arc<PcCpus<SimHal>>) {
     }
 }
 
-/// Brings up a PC on the rig's unit, and returns the list of requesters whose faults it reports.
-fn bring_up(rig: &mut Rig) -> (Pc<SimHal>, Arc<Mutex<Vec<u16>>>) {
-    let gates: Arc<OnceLock<Arc<PcCpus<SimHal>>>> = Arc::default();
+type Gates = Arc<OnceLock<Arc<PcCpus<SimHal>>>>;
+
+/// Leads the CPUs' interrupts to the PC that [`try_on`] gives the gates of.
+fn open_gates(rig: &mut Rig) -> Gates {
+    let gates = Gates::default();
     let entry = gates.clone();
     // 0xfd is the scheduler's own.
     rig.set_handler(move |vector, _| {
@@ -46,20 +49,30 @@ fn bring_up(rig: &mut Rig) -> (Pc<SimHal>, Arc<Mutex<Vec<u16>>>) {
         cpus.into_iter().for_each(|cpus| cpus.interrupt(vector));
         cpus.is_some()
     });
-    let faults: Arc<Mutex<Vec<u16>>> = Arc::default();
-    let seen = faults.clone();
-    let [regs, ..] = rig.windows();
+    gates
+}
+
+/// Tries to bring up a PC that posts, on these units. The requesters whose faults it reports go to `seen`.
+fn try_on(units: &[Regs], gates: &Gates, seen: &Faults) -> Result<Pc<SimHal>, PcError> {
     let ids = (0..CPUS).map(ApicId).collect();
-    let pc = rig.drive(move || {
-        let apics = Apics { regs: Regs::Lapic, mode: ApicMode::X2Apic, ids, timer_hz: 1_000_000_000 };
-        let observer = move |_, fault: drivers::vtd::Fault| seen.lock().expect("one thread").push(fault.requester.0);
-        let builder = PcBuilder::new(SimHal, apics, 8).unit(regs).demand(Path::Posted);
-        builder.observe_faults(Arc::new(observer)).build(|cpus| {
-            assert!(gates.set(cpus.clone()).is_ok(), "once");
-            start(cpus);
-            Ok::<(), PcError>(())
-        })
-    });
+    let apics = Apics { regs: Regs::Lapic, mode: ApicMode::X2Apic, ids, timer_hz: 1_000_000_000 };
+    let seen = seen.clone();
+    let observer = move |_, fault: drivers::vtd::Fault| seen.lock().expect("one thread").push(fault.requester.0);
+    let builder = PcBuilder::new(SimHal, apics, 8).demand(Path::Posted).observe_faults(Arc::new(observer));
+    units.iter().fold(builder, |builder, &regs| builder.unit(regs)).build(|cpus| {
+        assert!(gates.set(cpus.clone()).is_ok(), "once");
+        start(cpus);
+        Ok::<(), PcError>(())
+    })
+}
+
+type Faults = Arc<Mutex<Vec<u16>>>;
+
+/// Brings up a PC on the rig's unit, and returns the list of requesters whose faults it reports.
+fn bring_up(rig: &mut Rig) -> (Pc<SimHal>, Faults) {
+    let (gates, faults, [regs, ..]) = (open_gates(rig), Faults::default(), rig.windows());
+    let seen = faults.clone();
+    let pc = rig.drive(move || try_on(&[regs], &gates, &seen));
     (pc.expect("the unit is sound"), faults)
 }
 
@@ -121,4 +134,60 @@ fn no_device_posts_by_itself_behind_a_unit_that_remaps() {
     // What the device would send to notify CPU 1.
     rig.message(0x100, COMPATIBILITY, 0xeb);
     assert_eq!(*faults.lock().expect("one thread"), [0x100], "blocked");
+}
+
+/// Defect: units that were on when a later step failed stayed on, with their fault events, and their tables were freed.
+/// GSTS (1Ch): IRES bit 25, QIES bit 26. FECTL (38h): IM bit 31.
+#[test]
+fn a_pc_that_does_not_come_up_leaves_its_units_off() {
+    let cannot_post = || Options { posted_interrupts: false, ..Options::default() };
+    let (mut rig, second) =
+        Rig::with(Options::default(), |machine, _| machine.add_model(|_| Box::new(vtd_rig::unit(cannot_post()))));
+    let [first, ..] = rig.windows();
+    let units = [first, Regs::Model { model: second, region: 0 }];
+    let (gates, faults) = (open_gates(&mut rig), Faults::default());
+    let (refused, unused, rows) = rig.drive(move || {
+        // It spares everything: it only notes memory.
+        machine::begin_setback(Setback::NoMemory, u32::MAX);
+        let refused = try_on(&units, &gates, &faults).err();
+        let rows = gates.get().expect("the CPUs came up").core().interrupts().to_string();
+        // The first unit's memory goes with its line, whose vector is kept for as long as a message may be under way.
+        SimHal.delay_ns(10_000_000);
+        (refused, machine::end_setback().unused, rows)
+    });
+    assert!(matches!(refused, Some(PcError::Fallback(1, Fallback::Posting(_)))), "{refused:?}");
+    assert!(!rows.contains("dmar"), "{rows}");
+    let unused: Vec<u64> = unused.iter().map(|range| range.end - range.start).collect();
+    assert_eq!(unused, [64; CPUS as usize], "the CPUs, which are up, keep their descriptors, and no more is kept");
+    for unit in units {
+        let [status, event] = rig.drive(move || [0x1c, 0x38].map(|offset| unit.read32(offset)));
+        assert_eq!((status & 0x0600_0000, event >> 31), (0, 1), "{unit:?}");
+    }
+    assert_eq!(rig.machine.faults().0, []);
+}
+
+/// Defect: plain messages were blocked where an earlier kernel had left remapping on (GSTS.IRES), and its unit could not be used, or was
+/// not wished for.
+#[test]
+fn a_unit_that_an_earlier_kernel_left_on_does_not_block_plain_messages() {
+    for wish in [Path::Plain, Path::Remapped] {
+        let narrow = Options { extended_interrupt_mode: wish == Path::Plain, ..Options::default() };
+        let mut rig = Rig::new(narrow);
+        rig.enable(0);
+        let (gates, [regs, ..]) = (open_gates(&mut rig), rig.windows());
+        let policy = rig.drive(move || {
+            let ids = (0..CPUS).map(ApicId).collect();
+            let apics = Apics { regs: Regs::Lapic, mode: ApicMode::X2Apic, ids, timer_hz: 1_000_000_000 };
+            let built = PcBuilder::new(SimHal, apics, 8).unit(regs).wish(wish).build(|cpus| {
+                assert!(gates.set(cpus.clone()).is_ok(), "once");
+                start(cpus);
+                Ok::<(), PcError>(())
+            });
+            built.map(|pc| pc.policy().units[0].path)
+        });
+        assert_eq!(policy, Ok(Path::Plain));
+        assert_eq!(rig.read32(0x1c) & 0x0200_0000, 0, "{wish:?}");
+        rig.message(0x100, COMPATIBILITY, 0x33);
+        assert_eq!(rig.read32(FSTS) & STATUS, 0, "{wish:?}: nothing was blocked");
+    }
 }

@@ -22,4 +22,4 @@ mod unit;
 pub use domain::{GuestPosting, RemapDomain};
 pub use error::{QueueFault, VtdError};
 pub use fault::{Fault, FaultEvent, FaultsTaken};
-pub use unit::{EntryBelief, RemapConfig, RemapUnit};
+pub use unit::{EntryBelief, RemapConfig, RemapUnit, pass_unremapped};

@@ -42,7 +42,8 @@ impl fmt::Display for DmaError {
 
 impl core::error::Error for DmaError {}
 
-/// Memory that a device reads and writes. The driver owns it, and it is freed on drop.
+/// Memory that a device reads and writes. The driver owns it, and it is freed on drop, which may be with interrupts off and locks
+/// held: what then cannot be done must be put off.
 ///
 /// It gives out no references to plain data, only words and sized accesses, so that driver and device share it
 /// soundly. All accesses are little-endian and free (no point of the seam). An access that is out of bounds or

@@ -46,6 +46,7 @@ impl Model for Device {
 #[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) posted_interrupts: bool,
+    pub(crate) extended_interrupt_mode: bool,
     pub(crate) fault_records: u16,
     pub(crate) invalidation_fault: InvalidationFault,
     /// Time of a descriptor.
@@ -56,6 +57,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             posted_interrupts: true,
+            extended_interrupt_mode: true,
             fault_records: 4,
             invalidation_fault: InvalidationFault::None,
             invalidation_ns: 300,
@@ -335,11 +337,11 @@ impl Rig {
     }
 }
 
-fn unit(options: Options) -> VtdUnit {
+pub(crate) fn unit(options: Options) -> VtdUnit {
     let config = VtdConfig {
         name: "dmar0".into(),
         posted_interrupts: options.posted_interrupts,
-        extended_interrupt_mode: true,
+        extended_interrupt_mode: options.extended_interrupt_mode,
         fault_records: options.fault_records,
         remap_time: Ps::from_ns(50),
         post_time: Ps::from_ns(100),

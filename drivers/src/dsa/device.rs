@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hal::{Hal, Lock, Word};
 use irq::{Action, Irq, IrqReturn};
-use spec::dsa::registers::{self as reg, Command, GenCtrl, IntCause, SwError};
+use spec::dsa::registers::{self as reg, Command, CommandError, GenCtrl, IntCause, SwError};
 
 /// Limits that the device reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,7 +74,8 @@ impl<H: Hal> Device<H> {
     /// (DSA, "Initialization": reset, tables, Enable Device). No queue is open yet.
     ///
     /// # Errors
-    /// Any [`DsaError`]; the device is then disabled.
+    /// Any [`DsaError`]. Once the device was reset it has no queue then. Behind a [`DsaError::Timeout`] it may still reset or enable
+    /// itself; the next `new` waits for that, and resets it.
     pub fn new(hal: H, bar0: H::Regs, bar2: H::Regs, config: Config) -> Result<Self, DsaError> {
         let port = Port::new(hal, bar0, config.command_timeout_ns)?;
         config.validate(&port.capabilities)?;
@@ -129,7 +130,15 @@ impl<H: Hal> Device<H> {
         queue.set_open(false);
         let result = self.port.queue_command(Command::DISABLE_WQ, index);
         queue.fail_all(TransferError::Closed);
-        result?;
+        match result {
+            // An earlier close did it, later than anybody waited for it.
+            Err(DsaError::Command(_, CommandError::QUEUE_NOT_ENABLED)) if queue.is_leaving() => {}
+            Err(error) => {
+                queue.set_leaving(matches!(error, DsaError::Timeout(..)));
+                return Err(error);
+            }
+            Ok(()) => {}
+        }
         self.queues.lock().retain(|other| other.index() != index);
         Ok(())
     }

@@ -105,6 +105,8 @@ impl<H: Hal> Port<H> {
         self.regs.write(reg::CMD, word.into_bits());
         match CommandError(self.wait(command)?.error()) {
             CommandError::NONE => Ok(()),
+            // An earlier command did it, later than anybody waited for it.
+            CommandError::QUEUE_ENABLED if command == Command::ENABLE_WQ => Ok(()),
             error => Err(DsaError::Command(command, error)),
         }
     }

@@ -112,6 +112,8 @@ pub struct WorkQueue<H: Hal> {
     /// A completion record for each slot.
     records: H::Dma,
     done: Arc<dyn BatchDone>,
+    /// 1 once the device was told to disable it, and did not say whether it has.
+    leaving: H::Word,
     side: Lock<H, Side>,
 }
 
@@ -143,8 +145,17 @@ impl<H: Hal> WorkQueue<H> {
             transfer_bytes_max,
             records: hal.dma_alloc(count * CompletionRecord::BYTES, CompletionRecord::BYTES)?,
             done,
+            leaving: H::Word::new(0),
             side: Lock::new(hal, side),
         })
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.get() != 0
+    }
+
+    pub(super) fn set_leaving(&self, is_leaving: bool) {
+        self.leaving.set(is_leaving.into());
     }
 
     /// Its number.

@@ -10,7 +10,7 @@ use super::version::Version;
 use super::{GicError, GicV3};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use hal::{CpuId, Dma, Hal};
+use hal::{CpuId, Dma, Hal, Word};
 use irq::{AllocRequest, ChipBehaviour, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, Target};
 use spec::gic::gicr::{self, Cacheability, LpiProperty, PendingBase, PropertyBase, Shareability};
 use spec::gic::{IntId, Priority};
@@ -30,6 +30,8 @@ pub struct Lpis<H: Hal> {
     /// One table of configuration, and one of pending bits for each CPU.
     properties: H::Dma,
     pending: Box<[H::Dma]>,
+    /// Indexed by CPU: 1 while its redistributor uses the tables. An earlier kernel's may have lain at the same addresses.
+    started: Box<[H::Word]>,
 }
 
 impl<H: Hal> Lpis<H> {
@@ -52,6 +54,7 @@ impl<H: Hal> Lpis<H> {
             hal,
             properties: hal.dma_alloc((1 << id_bits) - IntId::LPI_FIRST.0 as usize, PROPERTY_ALIGN)?,
             pending: pending.collect::<Result<_, _>>()?,
+            started: (0..gic.version.cpus()).map(|_| H::Word::new(0)).collect(),
             id_bits,
             gic,
         };
@@ -76,17 +79,20 @@ impl<H: Hal> Lpis<H> {
         let redistributor = self.gic.version.redistributor(cpu)?;
         let (properties, pending) = (self.property_base(), self.pending_base(cpu));
         if is_enabled(&redistributor) {
-            if self.is_table_of(&redistributor) {
+            if self.started[cpu.index()].get() != 0 {
                 return Ok(());
             }
             self.disable(cpu, &redistributor)?;
         }
+        // It may have been told to, and be late.
+        self.gic.version.wait_private_written(&redistributor)?;
         redistributor.write(gicr::PROPBASER, properties.into_bits());
         redistributor.write(gicr::PENDBASER, pending.into_bits());
         let taken = PropertyBase::from_bits(redistributor.read(gicr::PROPBASER));
         if taken.shareability() != properties.shareability() {
             return Err(GicError::Missing("redistributor that snoops caches (GICR_PROPBASER.Shareability)"));
         }
+        self.started[cpu.index()].set(1);
         redistributor.modify(gicr::CTLR, |bits| gicr::Control::from_bits(bits).with_enable_lpis(true).into_bits());
         Ok(())
     }
@@ -96,17 +102,13 @@ impl<H: Hal> Lpis<H> {
     /// # Errors
     /// [`GicError::LpisEnabled`] of a redistributor that does not support it: it goes on with the tables.
     pub(super) fn stop(&self) -> Result<(), GicError> {
-        for cpu in (0..self.gic.version.cpus()).map(CpuId) {
-            let redistributor = self.gic.version.redistributor(cpu)?;
-            if is_enabled(&redistributor) && self.is_table_of(&redistributor) {
-                self.disable(cpu, &redistributor)?;
+        for (cpu, started) in (0..).map(CpuId).zip(&self.started) {
+            if started.get() != 0 {
+                self.disable(cpu, &self.gic.version.redistributor(cpu)?)?;
+                started.set(0);
             }
         }
         Ok(())
-    }
-
-    fn is_table_of(&self, redistributor: &Frame<'_, H::Regs>) -> bool {
-        PropertyBase::from_bits(redistributor.read(gicr::PROPBASER)).page() == self.property_base().page()
     }
 
     fn disable(&self, cpu: CpuId, redistributor: &Frame<'_, H::Regs>) -> Result<(), GicError> {

@@ -54,6 +54,15 @@ pub struct FaultsTaken {
 /// How often the handler reads all records before it gives up on a device that faults without end.
 const FAULT_ROUNDS: u32 = 4;
 
+impl<H: Hal> RemapUnit<H> {
+    /// No fault interrupt is sent after this.
+    pub(super) fn mask_fault_event(&self) {
+        self.regs.write(FECTL, EventControl::new().with_masked(true).into_bits());
+        // The read waits for the write.
+        self.regs.read(FECTL);
+    }
+}
+
 impl<H: Hal> RemapUnit<H>
 where
     H::Dma: DmaExchange128,
@@ -62,7 +71,7 @@ where
     /// the first invalidation, and a field that is set already is no new reason for an event (VT-d, "Fault Status
     /// Register"; "Fault Event Control Register", IP). Records stay for [`RemapUnit::take_faults`].
     pub(super) fn clear_old_status(&self) {
-        self.regs.write(FECTL, EventControl::new().with_masked(true).into_bits());
+        self.mask_fault_event();
         let all = FaultStatus::new()
             .with_overflow(true)
             .with_advanced_overflow(true)
@@ -148,9 +157,7 @@ impl<H: Hal> MessageSource for FaultEvent<H> {
     }
 
     fn mask(&self, _entry: u32) {
-        self.0.regs.write(FECTL, EventControl::new().with_masked(true).into_bits());
-        // The read waits for the write: no fault interrupt is sent after it.
-        self.0.regs.read(FECTL);
+        self.0.mask_fault_event();
     }
 
     fn unmask(&self, _entry: u32) {

@@ -17,6 +17,8 @@ const ERRORS: u32 = 3;
 const TIMEOUT_NS: u64 = 10_000_000;
 /// How often a wait that does not end looks for errors.
 const ERROR_LOOK_NS: u64 = 10_000;
+/// Interval between two looks at a queue that drains.
+const DRAIN_POLL_NS: u64 = 1_000;
 /// How often an invalidation is tried when devices do not answer it.
 const ATTEMPTS: u32 = 3;
 
@@ -71,6 +73,19 @@ impl<H: Hal> InvalidationQueue<H> {
             }
         }
         outcome
+    }
+
+    /// Waits until the unit has done all that it was told. Errors that stop it are cleared.
+    pub(super) fn drain(&mut self, regs: &H::Regs) -> Result<(), QueueFault> {
+        let deadline_ns = self.hal.now_ns().saturating_add(TIMEOUT_NS);
+        while self.head(regs) != self.tail {
+            if self.hal.now_ns() >= deadline_ns {
+                return Err(QueueFault::Timeout(TIMEOUT_NS));
+            }
+            self.take_error(regs);
+            self.hal.delay_ns(DRAIN_POLL_NS);
+        }
+        Ok(())
     }
 
     fn wait_descriptor(&self) -> u128 {

@@ -301,6 +301,20 @@ fn a_dead_queue_is_a_timeout_not_a_hang() {
     assert!(setup.hal.now_ns() - before_ns < 100_000_000);
 }
 
+/// VT-d, "Global Command Register", QIE: disabled only while the queue is empty. GSTS: IRES bit 25, QIES bit 26.
+#[test]
+fn a_unit_is_shut_down_once_its_queue_is_empty() {
+    let setup = Setup::new(0);
+    let levels = setup.line(&setup.remapped(), DeliveryKind::Fixed, A);
+    setup.device.state.lock().unwrap().trouble = Some(Trouble::Dead);
+    setup.remapped().release(levels[0].hwirq);
+    let is_on = || setup.device.state.lock().unwrap().status & 0x0600_0000;
+    assert_eq!(setup.unit.shut_down(), Err(VtdError::Queue(QueueFault::Timeout(10_000_000))));
+    assert_eq!(is_on(), 0x0600_0000);
+    setup.device.recover();
+    assert_eq!((setup.unit.shut_down(), is_on()), (Ok(()), 0));
+}
+
 #[test]
 fn an_entry_the_unit_may_remember_is_not_used_again() {
     let setup = Setup::new(0);

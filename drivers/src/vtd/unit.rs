@@ -135,40 +135,31 @@ where
         self.command("IRE", |c| c.with_interrupt_remapping(true), |s| s.interrupt_remapping())
     }
 
+    /// Masks the fault event and turns remapping off: the unit then uses no memory of this driver, and messages pass it as they
+    /// are. For a system that ends, or that does not come up; no line may be left behind the unit.
+    ///
+    /// # Errors
+    /// [`VtdError::CommandTimeout`], or [`VtdError::Queue`] of a queue that does not drain, which must not be disabled: the unit goes on
+    /// with its table and queue, so this value must not be dropped.
+    pub fn shut_down(&self) -> Result<(), VtdError> {
+        self.mask_fault_event();
+        self.queue.lock().drain(&self.regs)?;
+        self.turn_off()
+    }
+
     /// Once this has returned Ok, the unit uses no table and no queue.
     fn turn_off(&self) -> Result<(), VtdError> {
-        self.command("IRE off", |c| c.with_interrupt_remapping(false), |s| !s.interrupt_remapping())?;
+        pass_unremapped(self.hal, &self.regs)?;
         self.command("QIE off", |c| c.with_queued_invalidation(false), |s| !s.queued_invalidation())
     }
 
-    /// Writes the enabled features again with one `change`, if it is one, and waits until the status is `done` (VT-d,
-    /// "Global Command Register").
     fn command(
         &self,
         name: &'static str,
         change: impl FnOnce(GlobalCommand) -> GlobalCommand,
         done: impl Fn(GlobalStatus) -> bool,
     ) -> Result<(), VtdError> {
-        let status = || GlobalStatus::from_bits(self.regs.read(GSTS));
-        // The status shows one-shot commands as set for ever after; written back, they would run again.
-        let enabled = GlobalCommand::from_bits(status().into_bits())
-            .with_set_root_table(false)
-            .with_set_fault_log(false)
-            .with_write_buffer_flush(false)
-            .with_set_interrupt_table(false);
-        let command = change(enabled);
-        if command == enabled {
-            return Ok(());
-        }
-        self.regs.write(GCMD, command.into_bits());
-        let deadline_ns = self.hal.now_ns().saturating_add(COMMAND_TIMEOUT_NS);
-        while !done(status()) {
-            if self.hal.now_ns() >= deadline_ns {
-                return Err(VtdError::CommandTimeout(name, COMMAND_TIMEOUT_NS));
-            }
-            self.hal.delay_ns(COMMAND_POLL_NS);
-        }
-        Ok(())
+        command(self.hal, &self.regs, name, change, done)
     }
 
     fn invalidate(&self, index: Option<u16>) -> Result<(), QueueFault> {
@@ -300,6 +291,46 @@ where
             high.set((new >> 64) as u64);
         }
     }
+}
+
+/// Turns off the remapping of interrupts that earlier software left on at the unit behind `regs`: plain messages pass it then. What
+/// else the unit does goes on, and a unit that remaps nothing is left alone.
+///
+/// # Errors
+/// [`VtdError::CommandTimeout`].
+pub fn pass_unremapped<H: Hal>(hal: H, regs: &H::Regs) -> Result<(), VtdError> {
+    command(hal, regs, "IRE off", |c| c.with_interrupt_remapping(false), |s| !s.interrupt_remapping())
+}
+
+/// Writes the enabled features again with one `change`, if it is one, and waits until the status is `done` (VT-d, "Global
+/// Command Register").
+fn command<H: Hal>(
+    hal: H,
+    regs: &H::Regs,
+    name: &'static str,
+    change: impl FnOnce(GlobalCommand) -> GlobalCommand,
+    done: impl Fn(GlobalStatus) -> bool,
+) -> Result<(), VtdError> {
+    let status = || GlobalStatus::from_bits(regs.read(GSTS));
+    // The status shows one-shot commands as set for ever after; written back, they would run again.
+    let enabled = GlobalCommand::from_bits(status().into_bits())
+        .with_set_root_table(false)
+        .with_set_fault_log(false)
+        .with_write_buffer_flush(false)
+        .with_set_interrupt_table(false);
+    let command = change(enabled);
+    if command == enabled {
+        return Ok(());
+    }
+    regs.write(GCMD, command.into_bits());
+    let deadline_ns = hal.now_ns().saturating_add(COMMAND_TIMEOUT_NS);
+    while !done(status()) {
+        if hal.now_ns() >= deadline_ns {
+            return Err(VtdError::CommandTimeout(name, COMMAND_TIMEOUT_NS));
+        }
+        hal.delay_ns(COMMAND_POLL_NS);
+    }
+    Ok(())
 }
 
 /// `entry` for messages of `requester` alone: every entry that is present is checked ("Source-ID Validation").

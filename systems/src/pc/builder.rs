@@ -207,7 +207,8 @@ where
     /// [`PcCpus::start_cpu`]. Then the remapping units are brought up.
     ///
     /// # Errors
-    /// [`PcError`], which names the wrong value and the valid ones; the error of `start`.
+    /// [`PcError`], which names the wrong value and the valid ones; the error of `start`. Units that were turned on are off then; the
+    /// memory of one that does not obey stays allocated.
     pub fn build<E: From<PcError>>(self, start: impl FnOnce(&Arc<PcCpus<H>>) -> Result<(), E>) -> Result<Pc<H>, E> {
         let (building, cpus, vectors) = self.cpus()?;
         start(&cpus)?;
@@ -269,7 +270,13 @@ where
         let mut units: Vec<Unit<H>> = Vec::with_capacity(windows.len());
         let mut policies: Vec<UnitPolicy> = Vec::with_capacity(windows.len());
         for (index, regs) in windows.into_iter().enumerate() {
-            let (unit, policy) = bringing.bring_up(index, regs)?;
+            let (unit, policy) = match bringing.bring_up(index, regs) {
+                Ok(up) => up,
+                Err(why) => {
+                    units.into_iter().for_each(|unit| unit.take_down(cpus.core()));
+                    return Err(why);
+                }
+            };
             units.push(unit);
             policies.push(policy);
         }

@@ -6,7 +6,7 @@ use super::{Parts, PcCpus};
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use drivers::message::MessageDomain;
-use drivers::vtd::{Fault, FaultEvent, FaultsTaken, RemapConfig, RemapDomain, RemapUnit, VtdError};
+use drivers::vtd::{self, Fault, FaultEvent, FaultsTaken, RemapConfig, RemapDomain, RemapUnit, VtdError};
 use hal::{CpuId, CpuSet, DmaExchange128, Hal};
 use irq::{Action, AllocRequest, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, RequesterId};
 
@@ -22,7 +22,8 @@ pub struct Unit<H: Hal> {
     pci: Arc<dyn IrqDomain>,
     /// The domain of interrupts that are never posted.
     unposted: Arc<dyn IrqDomain>,
-    fault_line: Option<Irq>,
+    /// The line of its fault event, and its handler.
+    fault_line: Option<(Irq, Arc<dyn Action>)>,
 }
 
 impl<H: Hal> Unit<H> {
@@ -38,7 +39,19 @@ impl<H: Hal> Unit<H> {
 
     /// The line of its fault event.
     pub fn fault_line(&self) -> Option<Irq> {
-        self.fault_line
+        self.fault_line.as_ref().map(|(line, _)| *line)
+    }
+
+    /// Turns the unit off again, since the PC does not come up.
+    pub(super) fn take_down(self, core: &IrqCore<H>)
+    where
+        H::Dma: DmaExchange128,
+    {
+        if let Some((line, handler)) = self.fault_line {
+            // Refused only within the handler itself.
+            _ = core.free(line, &handler).and_then(|()| core.free_line(line));
+        }
+        self.remapping.into_iter().for_each(shut_down);
     }
 
     /// The parent of domains of PCI messages.
@@ -57,6 +70,16 @@ impl<H: Hal> Unit<H> {
     }
 }
 
+/// What a unit that is not turned off may still use stays allocated.
+fn shut_down<H: Hal>(unit: Arc<RemapUnit<H>>)
+where
+    H::Dma: DmaExchange128,
+{
+    if unit.shut_down().is_err() {
+        core::mem::forget(unit);
+    }
+}
+
 /// The inputs for bringing units up.
 pub(super) struct Bringing<'a, H: Hal> {
     pub(super) cpus: &'a PcCpus<H>,
@@ -71,21 +94,30 @@ impl<H: Hal> Bringing<'_, H>
 where
     H::Dma: DmaExchange128,
 {
-    /// Brings up the unit behind `regs`. It has number `index`.
+    /// Brings up the unit behind `regs`. It has number `index`. If that fails, what was turned on is off again.
     pub(super) fn bring_up(&self, index: usize, regs: H::Regs) -> Result<(Unit<H>, UnitPolicy), PcError> {
+        let hal = self.cpus.parts().hal;
+        // Earlier software may have left it on, and plain messages would be blocked.
+        vtd::pass_unremapped(hal, &regs).map_err(|why| PcError::Unit(index, why))?;
         if self.wish == Path::Plain {
             return Ok((Unit::plain(self.vectors), UnitPolicy { path: Path::Plain, fallback: None }));
         }
-        let Parts { hal, lapic, posted, .. } = self.cpus.parts();
-        let unit = match RemapUnit::new(*hal, regs, self.config) {
-            Ok(unit) => Arc::new(unit),
+        match RemapUnit::new(hal, regs, self.config) {
+            Ok(unit) => {
+                let unit = Arc::new(unit);
+                self.connect(index, &unit).inspect_err(|_| shut_down(unit))
+            }
             Err(why @ VtdError::Missing(_)) => {
                 let policy = self.fall_back(index, Path::Plain, Fallback::Remapping(why))?;
-                return Ok((Unit::plain(self.vectors), policy));
+                Ok((Unit::plain(self.vectors), policy))
             }
-            Err(why) => return Err(PcError::Unit(index, why)),
-        };
-        let fault_line = self.fault_line(index, &unit)?;
+            Err(why) => Err(PcError::Unit(index, why)),
+        }
+    }
+
+    /// The domains of `unit`, and its fault event.
+    fn connect(&self, index: usize, unit: &Arc<RemapUnit<H>>) -> Result<(Unit<H>, UnitPolicy), PcError> {
+        let Parts { lapic, posted, .. } = self.cpus.parts();
         let remapped = || RemapDomain::remapped(unit.clone(), lapic.clone(), self.vectors.clone());
         let wished = UnitPolicy { path: self.wish, fallback: None };
         let (domain, policy) = match posted.as_ref().filter(|_| self.wish == Path::Posted) {
@@ -99,8 +131,9 @@ where
         };
         let domain = Arc::new(domain);
         let unposted = if domain.is_posted() { Arc::new(remapped()) } else { domain.clone() };
-        let fault_line = Some(fault_line);
-        let unit = Unit { remapping: Some(unit), remapped: Some(domain.clone()), pci: domain, unposted, fault_line };
+        let fault_line = Some(self.fault_line(index, unit)?);
+        let unit =
+            Unit { remapping: Some(unit.clone()), remapped: Some(domain.clone()), pci: domain, unposted, fault_line };
         Ok((unit, policy))
     }
 
@@ -119,7 +152,7 @@ where
     }
 
     /// The line of a unit's fault event, which is never remapped. It lives as long as the core.
-    fn fault_line(&self, index: usize, unit: &Arc<RemapUnit<H>>) -> Result<Irq, PcError> {
+    fn fault_line(&self, index: usize, unit: &Arc<RemapUnit<H>>) -> Result<(Irq, Arc<dyn Action>), PcError> {
         let Parts { hal, core, .. } = self.cpus.parts();
         let event = FaultEvent::new(unit.clone());
         let domain = MessageDomain::new(*hal, event, self.vectors.clone())?;
@@ -133,12 +166,17 @@ where
         // What earlier software left recorded would hold back every event. The event is still masked, so it waits for a fault
         // that is recorded from now on.
         let (_, taken) = handler.take();
-        core.request(line, format!("dmar{index}"), RequestFlags::default(), handler)?;
+        let handler: Arc<dyn Action> = handler;
+        let flags = RequestFlags { no_thread: true, ..RequestFlags::default() };
+        core.request(line, format!("dmar{index}"), flags, handler.clone()).inspect_err(|_| {
+            // It has no handler, so nothing refuses it.
+            _ = core.free_line(line);
+        })?;
         if taken.pending {
             // It fails only at a local APIC that takes no command.
             _ = core.retrigger(line);
         }
-        Ok(line)
+        Ok((line, handler))
     }
 }
 

@@ -182,7 +182,7 @@ impl<H: Hal> Net<H> {
     /// Starts the device, fills the receive queues, and makes it use all pairs.
     ///
     /// # Errors
-    /// When the device refuses the number of pairs.
+    /// When the device refuses the number of pairs. It has started, and uses its buffers: [`Net::shut_down`] is left.
     pub fn start(&self) -> Result<(), VirtioError> {
         session::start(&*self.transport);
         for side in &self.receive {

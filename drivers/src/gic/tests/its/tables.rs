@@ -14,7 +14,6 @@ fn after_an_its_that_fails(control: &[u64], is_shared: bool) -> ([bool; 2], Vec<
     let rig = rig();
     let log = rig.log.take();
     let tables = ["wr 70 ", "wr 78 "].map(|register| table(&log, register));
-    rig.log.answer('r', 0x0_0070, &[tables[0].0]);
     rig.log.answer('r', 0x0_0000, control);
     rig.log.answer('i', 0x00, &[0]);
     let Rig { gic, lpis, log, fake, .. } = rig;
