@@ -14,6 +14,9 @@ pub struct Line {
 impl Line {
     /// Reads a line with a count for each of so many CPUs at most.
     pub(crate) fn read(line: &str, cpus: usize) -> Option<Self> {
+        if is_clock(line) {
+            return None;
+        }
         let (id, mut rest) = without_grep(line).split_once(':')?;
         let id = id.trim();
         if id.is_empty() || id.contains(char::is_whitespace) {
@@ -117,7 +120,12 @@ impl Line {
 /// colon, and a chip's name (`IR-PCI-MSIX-0000:01:00.0`) is neither.
 pub(crate) fn without_grep(mut line: &str) -> &str {
     while let Some((before, rest)) = line.split_once(':') {
-        let is_of_grep = before.trim().parse::<u32>().is_ok() || before.contains(['/', '.']);
+        let before = before.trim();
+        let is_of_grep = before.parse::<u32>().is_ok() || before.contains(['/', '.']);
+        // As in `Thu Nov 26 10:36:45`.
+        if !is_of_grep && before.contains(char::is_whitespace) {
+            break;
+        }
         let first = rest.split_whitespace().next().and_then(|first| first.split_once(':'));
         // A file's name may be any: `before:35:`.
         if !first.is_some_and(|(id, _)| is_of_grep || id.parse::<u32>().is_ok()) {
@@ -126,6 +134,24 @@ pub(crate) fn without_grep(mut line: &str) -> &str {
         line = rest;
     }
     line
+}
+
+/// A line that begins with a time of day, `10:36:45 up 3 days`, as `uptime` prints it: the minute is no interrupt.
+fn is_clock(line: &str) -> bool {
+    let word = line.split_whitespace().next().unwrap_or_default().trim_end_matches(',');
+    let parts: Vec<&str> = word.split(':').collect();
+    let is_digits =
+        |part: &str, most: usize| (1..=most).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_time = match parts[..] {
+        [hour, minute] => is_digits(hour, 2) && minute.len() == 2 && is_digits(minute, 2),
+        [hour, minute, second] => {
+            let whole = second.split(['.', ',']).next().unwrap_or_default();
+            is_digits(hour, 2) && minute.len() == 2 && is_digits(minute, 2) && whole.len() == 2 && is_digits(whole, 2)
+        }
+        _ => false,
+    };
+    // Somebody may have left blanks out: `35:45 8 IR-PCI-MSI 1-edge nvme0q1`.
+    is_time && !line.contains("nvme")
 }
 
 /// What stands between groups of digits.

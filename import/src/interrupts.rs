@@ -145,19 +145,29 @@ impl Interrupts {
     fn without_header(&mut self, lines: &[String]) {
         let found: Vec<Line> = lines.iter().filter_map(|line| Line::read(line, CPUS_MAX)).collect();
         let devices = || found.iter().filter(|line| !line.actions().is_empty());
-        let columns = devices().map(|line| line.counts.len()).max().unwrap_or(0);
-        if columns == 0 || devices().any(|line| line.counts.len() != columns) {
+        let queues: BTreeSet<usize> =
+            devices().filter(|line| line.nvme_queue().is_some()).map(|line| line.counts.len()).collect();
+        let all: BTreeSet<usize> = devices().map(|line| line.counts.len()).collect();
+        // What a shell or somebody's own words look like may be taken for a device's, but not for a queue's.
+        let counts = if queues.is_empty() { all } else { queues };
+        let (Some(&columns), 1) = (counts.first(), counts.len()) else {
             self.note("no line names CPUs (CPU0 CPU1 …): this is no /proc/interrupts, or its head is cut off".into());
             return;
-        }
+        };
         self.note("no line names CPUs (CPU0 CPU1 …): the columns are taken as CPUs from 0 on".into());
         self.cpus = (0..columns as u32).collect();
         let mut known = BTreeSet::new();
         for line in found {
-            if line.id.parse::<u32>().is_ok() && !known.insert(line.id.clone()) {
+            let is_of_device = line.id.parse::<u32>().is_ok();
+            if line.counts.len() > columns || is_of_device && line.counts.len() < columns {
+                self.note(format!(
+                    "line of {:?} has {} counts and not {columns}: it is left out",
+                    clip(&line.id),
+                    line.counts.len()
+                ));
+            } else if is_of_device && !known.insert(line.id.clone()) {
                 self.note(format!("interrupt {} stands there once more; only the first is used", line.id));
-            } else if line.counts.len() <= columns {
-                // A line with more numbers is none of these.
+            } else {
                 self.lines.push(line);
             }
         }
@@ -370,7 +380,8 @@ Err:          0
         let json = r#"{"interrupts": [{"irq": "129", "total": 823, "delta": 9, "name": "IR-PCI-MSI 524289-edge nvme0q1"},
             {"irq": "LOC", "total": "81624", "name": "Local timer interrupts"}, {"irq": 9}]}"#;
         let top = "irqtop | total: 9 delta: 1\n\n IRQ TOTAL DELTA NAME\n129 823 9 IR-PCI-MSI 524289-edge nvme0q1\nLOC 81624 1 Local timer interrupts\n";
-        for text in [json, top] {
+        let of_shell = format!("root@host:~# lsirq -J {{x}}\n{json}\nroot@host:~# ");
+        for text in [json, top, &of_shell] {
             let of_text = Interrupts::parse(text.as_bytes());
             assert_eq!((of_text.lines, of_text.has_header), (found.lines.clone(), false), "{text}");
         }
@@ -457,6 +468,23 @@ Err:          0
         assert!(before.notes.len() == 1 && before.notes[0].contains("taken as CPUs"), "{:?}", before.notes);
         assert_eq!(before.until(&later)[0].counts, [(0, 0), (1, 20)]);
         assert!(later.is_behind(&before) && !before.is_behind(&later) && !before.is_behind(&before));
+        // What was printed before them is none of them, even where its numbers are an interrupt's.
+        let plain = "40: 0 5 IR-PCI-MSI 1-edge nvme0q1\n41: 7 0 IR-PCI-MSI 2-edge nvme0q2\n";
+        let lines = Interrupts::parse(plain.as_bytes()).lines;
+        for before in [
+            "Thu Nov 26 10:40:45 UTC 2026\n",
+            "2026-11-26 10:40:45\n",
+            "2026-11-26T10:40:45+01:00\n",
+            " 10:40:41 up 3 days,  2:11,  1 user,  load average: 0.35, 1.17, 1.52\n",
+            "10:41 up 3 days\n",
+            "10:40:41.123 run 7\n",
+            "=== host 7: run 40: before ===\n",
+            "40: 7 runs are done\n",
+        ] {
+            let found = Interrupts::parse(format!("{before}{plain}").as_bytes());
+            let numbered = found.lines.iter().filter(|line| line.id.parse::<u32>().is_ok());
+            assert!(numbered.eq(&lines), "{before}{found:?}");
+        }
         // Columns that somebody left out are no columns.
         let elided = Interrupts::parse(b"40: 0 5 ... IR-PCI-MSI 1-edge nvme0q1\n41: 7 IR-PCI-MSI 2-edge nvme0q2\n");
         assert!(elided.lines.is_empty(), "{elided:?}");

@@ -1,6 +1,20 @@
 //! JSON as C programs print it and as people paste it, made readable for a parser: `nan`, control characters, numbers that
 //! no variable holds, and lines between the JSON.
 
+use serde_json::Value;
+
+/// Lines that may begin a document; a shell's prompt or a log before it may have a brace too.
+const BEGINNINGS_MAX: usize = 8;
+
+/// The first object in a text that has this key. A shell's prompts and other lines may stand around it.
+pub(crate) fn object_with(text: &str, key: &str) -> Option<Value> {
+    let starts = text.match_indices('{').map(|(at, _)| at);
+    let begins_line = |at: &usize| text[..*at].rsplit('\n').next().is_some_and(|before| before.trim().is_empty());
+    let read = |at| serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>().next()?.ok();
+    let mut objects = starts.filter(begins_line).take(BEGINNINGS_MAX).filter_map(read);
+    objects.find(|object| object.get(key).is_some())
+}
+
 /// A text that a parser reads.
 pub(crate) struct Clean {
     pub(crate) text: Vec<u8>,

@@ -6,6 +6,7 @@
 
 use crate::encoding::{bare, plain};
 use crate::fio_job::text_of;
+use crate::json_text::object_with;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -151,10 +152,10 @@ const ROWS_MAX: usize = 65_536;
 /// The CPUs that are online in a table, each with its socket where the table tells.
 fn table(text: &[u8]) -> Option<Vec<Option<String>>> {
     let text = plain(&text[..text.len().min(BYTES_MAX)]).into_owned();
-    if let Ok(json) = serde_json::from_slice::<Value>(&text) {
+    let text = String::from_utf8_lossy(&text);
+    if let Some(json) = object_with(&text, "cpus") {
         return Some(json.get("cpus")?.as_array()?.iter().filter_map(row_of_json).take(ROWS_MAX).collect());
     }
-    let text = String::from_utf8_lossy(&text);
     let rows = columns(&text).filter(|rows| !rows.is_empty()).unwrap_or_else(|| cpuinfo(&text));
     (!rows.is_empty()).then_some(rows)
 }
@@ -236,10 +237,10 @@ pub fn count(list: &str) -> Option<u32> {
 /// The value of the first of these fields that is there, without its colon.
 pub fn field(text: &[u8], names: &[&str]) -> Option<String> {
     let text = plain(&text[..text.len().min(BYTES_MAX)]).into_owned();
-    if let Ok(json) = serde_json::from_slice::<Value>(&text) {
+    let text = String::from_utf8_lossy(&text);
+    if let Some(json) = object_with(&text, "lscpu") {
         return names.iter().find_map(|name| in_json(json.get("lscpu")?, name));
     }
-    let text = String::from_utf8_lossy(&text);
     let value = |name: &str| {
         let value =
             |line: &str| Some(line.trim().strip_prefix(name)?.trim_start().strip_prefix(COLONS)?.trim().to_owned());
@@ -276,7 +277,8 @@ mod tests {
              "children": [{"field": "Socket(s):", "data": "2"}]}]}]}"#;
         let numbers =
             r#"{"lscpu": [{"field": "CPU(s):", "data": 16}, {"field": "Socket(s):", "data": 2, "children": null}]}"#;
-        for text in [old, new, flat, nested, numbers] {
+        let of_shell = format!("[root@host ~]# lscpu -J\n{nested}\n[root@host ~]# ");
+        for text in [old, new, flat, nested, numbers, &of_shell] {
             assert_eq!(field(text.as_bytes(), &["CPU(s)"]).as_deref(), Some("16"), "{text}");
             assert_eq!(field(text.as_bytes(), &["Socket(s)", "CPU socket(s)"]).as_deref(), Some("2"), "{text}");
         }

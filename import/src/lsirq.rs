@@ -9,6 +9,7 @@
 //! and the columns (`-o`).
 
 use crate::fio_job::text_of;
+use crate::json_text::object_with;
 use serde_json::Value;
 
 /// The lines of the kernel's file: number, sum of all CPUs, name. None if the text is of neither program, or [lacks](lacks) one of
@@ -81,12 +82,10 @@ const JSON_BYTES_MAX: usize = 4 << 20;
 
 /// The interrupts of JSON.
 fn entries(text: &str) -> Option<Vec<Value>> {
-    let is_json = text.trim_start().starts_with('{') && text.contains("\"interrupts\"");
-    if !is_json || text.len() > JSON_BYTES_MAX {
+    if text.len() > JSON_BYTES_MAX || !text.contains("\"interrupts\"") {
         return None;
     }
-    let document: Value = serde_json::from_str(text).ok()?;
-    document.get("interrupts")?.as_array().cloned()
+    object_with(text, "interrupts")?.get("interrupts")?.as_array().cloned()
 }
 
 fn of_json(text: &str) -> Option<String> {

@@ -4,7 +4,7 @@ use super::{output, stop_flag, table, takes_standard_output, write_table};
 use crate::atomic_file::say;
 use crate::calibrate::{CalibrateError, rounded};
 use crate::cli::{self, Failure, ImportArgs};
-use crate::input::{InputError, Place, read_file};
+use crate::input::{InputError, Place, read_beginning, read_file};
 use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
@@ -122,8 +122,13 @@ fn gather(args: &ImportArgs) -> Result<Server, Failure> {
 fn read(kind: Kind, path: &Path) -> Result<Vec<u8>, InputError> {
     let place = Place::option(kind.option().unwrap_or("import"));
     let wrong = |why, valid: &str| InputError::value(&place, "", path.display(), why, valid);
-    let bytes =
-        read_file(&path.to_string_lossy()).map_err(|error| wrong(format!("cannot be read ({error})"), "a file"))?;
+    let most = Limits::SERVER.file_bytes;
+    let bytes = match read_beginning(&path.to_string_lossy(), most) {
+        Err(error) => return Err(wrong(format!("cannot be read ({error})"), "a file")),
+        Ok((_, true)) => return Err(wrong(format!("has more than {} MiB", most >> 20), "a shorter file")),
+        Ok((bytes, false)) if Kind::Archive.is(&bytes) => archive::only_file(&bytes, &Limits::SERVER).unwrap_or(bytes),
+        Ok((bytes, false)) => bytes,
+    };
     let other = if kind.is(&bytes) { None } else { Kind::of(&bytes) };
     match other {
         // What is nothing that is known here is left to its reader, which says what it lacks.

@@ -90,7 +90,6 @@ impl Server {
         let mut others: Vec<File<'_>> = Vec::new();
         for (path, bytes) in &contents.files {
             let name = path.rsplit('/').next().unwrap_or(path);
-            let most = if name.contains("interrupts") { INTERRUPTS_BYTES_MAX } else { OTHER_BYTES_MAX };
             if name.starts_with("lscpu") {
                 self.about.insert("lscpu".to_owned(), bytes.clone());
             } else if is_output(bytes) {
@@ -100,9 +99,16 @@ impl Server {
                     }
                     None => outputs.push((path, bytes)),
                 }
-            } else if bytes.len() <= most && others.len() < OTHERS_MAX {
+            } else if bytes.len() <= OTHER_BYTES_MAX || looks_like_interrupts(bytes) {
                 others.push((path, bytes));
             }
+        }
+        if others.len() > OTHERS_MAX {
+            self.notes.push(format!(
+                "there are {} files beside the outputs; the first {OTHERS_MAX} are looked at for readings",
+                others.len()
+            ));
+            others.truncate(OTHERS_MAX);
         }
         let counters: Vec<(Counter, File<'_>)> =
             others.iter().filter_map(|&(path, bytes)| Some((Counter::of(path, bytes)?, (path, bytes)))).collect();
@@ -142,6 +148,12 @@ fn is_output(bytes: &[u8]) -> bool {
         || bytes.len() <= OTHER_BYTES_MAX && is_likely() && Kind::Fio.is(bytes)
 }
 
+/// Whether a file begins as `/proc/interrupts` does, which has some megabytes on a large machine.
+fn looks_like_interrupts(bytes: &[u8]) -> bool {
+    let begin = &bytes[..bytes.len().min(SIGN_WITHIN)];
+    ["CPU0", "C\0P\0U\0", "nvme"].iter().any(|sign| begin.windows(sign.len()).any(|window| window == sign.as_bytes()))
+}
+
 /// A note on a counter of which there is one reading alone.
 fn lone_reading(file: &str, files: &BTreeMap<&str, &[u8]>) -> Option<String> {
     let [before, after] = ["before", "after"].map(|folder| format!("{folder}/{file}"));
@@ -173,11 +185,9 @@ const COUNTERS: [&str; 3] = ["interrupts", "stat", "uptime"];
 const NAMED_MAX: usize = 8;
 
 /// Files beside the outputs that are looked at: most of them, and their most bytes.
-const OTHERS_MAX: usize = 100;
+const OTHERS_MAX: usize = 2_000;
 /// See [`OTHERS_MAX`].
 const OTHER_BYTES_MAX: usize = 1 << 20;
-/// See [`OTHERS_MAX`]. `/proc/interrupts` of a large machine has some megabytes.
-const INTERRUPTS_BYTES_MAX: usize = 16 << 20;
 /// A text of so many bytes may be a number alone.
 const NUMBER_BYTES_MAX: usize = 16;
 

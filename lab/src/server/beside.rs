@@ -1,10 +1,12 @@
 //! Readings of the kernel's counters in files of somebody's own: which two stand before and after a run, and which run that is.
 //!
 //! Names tell: `interrupts_before.txt` and `interrupts_after.txt`, `proc_interrupts_pre` and `proc_interrupts_post`,
-//! `before/interrupts` and `after/interrupts`.
+//! `before/interrupts` and `after/interrupts`; and time stamps, where names differ in them too.
 
+use super::run_name::RunName;
 use import::cpu_time::uptime_s;
 use import::kind::Kind;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a reading holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +41,7 @@ pub(super) struct Pair<'a> {
 }
 
 /// Words of paths, before and after.
-const WORDS: [[&str; 2]; 9] = [
+pub(super) const WORDS: [[&str; 2]; 9] = [
     ["before", "after"],
     ["pre", "post"],
     ["start", "end"],
@@ -72,7 +74,43 @@ pub(super) fn pairs<'a>(files: &[(Counter, File<'a>)]) -> Vec<Pair<'a>> {
             found.push(Pair { counter, files: [before, after] });
         }
     }
+    for counter in [Counter::Interrupts, Counter::Stat, Counter::Uptime] {
+        let is_paired = |path: &str| found.iter().flat_map(|pair| &pair.files).any(|(known, _)| *known == path);
+        let left = files.iter().filter(|(other, (path, _))| *other == counter && !is_paired(path));
+        let stamped = by_stamps(left.map(|(_, file)| *file).collect());
+        found.extend(stamped.into_iter().map(|files| Pair { counter, files }));
+    }
     found
+}
+
+/// The pairs among readings of one counter whose names differ in their time stamps: one before a run and the next one, which
+/// is after it; or the only two of a name that says neither.
+fn by_stamps(files: Vec<File<'_>>) -> Vec<[File<'_>; 2]> {
+    let mut runs: BTreeMap<(&str, BTreeSet<String>), Vec<(RunName, File<'_>)>> = BTreeMap::new();
+    for file in files {
+        let name = RunName::of(file.0);
+        if name.stamp.is_some() {
+            runs.entry((folder(file.0), name.words.clone())).or_default().push((name, file));
+        }
+    }
+    let mut found = Vec::new();
+    for readings in runs.values_mut() {
+        readings.sort_by(|(one, _), (other, _)| one.stamp.cmp(&other.stamp));
+        let only_two = readings.len() == 2;
+        for pair in readings.windows(2) {
+            let [(before, first), (after, second)] = pair else { continue };
+            let is_told = before.is_after == Some(false) && after.is_after == Some(true);
+            let is_untold = only_two && before.is_after.is_none() && after.is_after.is_none();
+            if before.is_until(after) && (is_told || is_untold) {
+                found.push([*first, *second]);
+            }
+        }
+    }
+    found
+}
+
+fn folder(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 /// Whether a path with the first word in place of the second, once, is the other one.
@@ -113,9 +151,8 @@ impl<'a> Pair<'a> {
 }
 
 /// The pair of a counter around the run of an output: the only one, if it is the only output; else the only one in a folder
-/// with one output.
+/// with one output; else the only one of the same run's name; else the only one between whose times it was written.
 pub(super) fn around<'a>(pairs: &[Pair<'a>], counter: Counter, output: &str, outputs: &[&str]) -> Option<Pair<'a>> {
-    let folder = |path: &str| path.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
     let of_counter: Vec<&Pair<'a>> = pairs.iter().filter(|pair| pair.counter == counter).collect();
     let own = folder(output);
     let in_folder = || of_counter.iter().filter(|pair| pair.folder() == own);
@@ -123,8 +160,31 @@ pub(super) fn around<'a>(pairs: &[Pair<'a>], counter: Counter, output: &str, out
     match (outputs, of_counter.as_slice()) {
         ([_], [pair]) => Some(**pair),
         _ if is_alone && in_folder().count() == 1 => in_folder().next().map(|pair| **pair),
-        _ => None,
+        _ => of_run(&of_counter, output, outputs),
     }
+}
+
+/// The pair that names alone give to an output, and to no other one.
+fn of_run<'a>(pairs: &[&Pair<'a>], output: &str, outputs: &[&str]) -> Option<Pair<'a>> {
+    let own = RunName::of(output);
+    let names = |pair: &Pair<'_>| pair.files.map(|(path, _)| RunName::of(path));
+    let shares_words = |pair: &Pair<'_>, output: &RunName| {
+        let [before, after] = names(pair);
+        !output.words.is_empty() && before.words == output.words && after.words == output.words
+    };
+    let is_between = |pair: &Pair<'_>, output: &RunName| {
+        let [before, after] = names(pair);
+        before.is_until(output) && output.is_until(&after)
+    };
+    let only = |fits: &dyn Fn(&Pair<'_>, &RunName) -> bool| {
+        let mut fitting = pairs.iter().filter(|pair| fits(pair, &own));
+        let pair = fitting.next().filter(|_| fitting.next().is_none())?;
+        let claims = outputs.iter().filter(|path| fits(pair, &RunName::of(path))).count();
+        (claims == 1).then_some(**pair)
+    };
+    only(&|pair, output| shares_words(pair, output) && is_between(pair, output))
+        .or_else(|| only(&shares_words))
+        .or_else(|| only(&is_between))
 }
 
 #[cfg(test)]
@@ -192,6 +252,42 @@ mod tests {
         assert_eq!(around(&all[..1], "x/fio.json", &["x/fio.json"]).as_deref(), Some("a/pre/interrupts"));
         assert_eq!(around(&all, "x/fio.json", &["x/fio.json"]), None, "one of two pairs");
         assert_eq!(around(&all, "b/1.json", &["b/1.json", "b/2.json"]), None, "one of two outputs");
+    }
+
+    #[test]
+    fn time_stamps_tell_where_words_do_not() {
+        let [first, second] = ["interrupts_before_20251009_085319.txt", "interrupts_after_20251009_085331.txt"];
+        let [third, fourth] = ["interrupts_before_20251009_090000.txt", "interrupts_after_20251009_090100.txt"];
+        assert_eq!(of(&[second, first]), [[first, second]]);
+        assert_eq!(of(&[second, first, fourth, third]), [[first, second], [third, fourth]]);
+        assert_eq!(of(&["irq-1760000099", "irq-1760000000"]), [["irq-1760000000", "irq-1760000099"]]);
+        assert!(of(&["irq-1760000000", "irq-1760000001", "irq-1760000002"]).is_empty(), "which two is not known");
+        assert!(of(&["a-1760000000", "b-1760000001"]).is_empty(), "of two runs");
+        assert!(of(&[second, third]).is_empty(), "after one run, and before the next");
+    }
+
+    #[test]
+    fn a_pair_belongs_to_the_output_of_its_runs_name_or_time() {
+        let paths = [
+            "qd1_interrupts_before.txt",
+            "qd1_interrupts_after.txt",
+            "qd2_interrupts_before.txt",
+            "qd2_interrupts_after.txt",
+            "irq_before_20251009_085319.txt",
+            "irq_after_20251009_085331.txt",
+        ];
+        let files: Vec<(Counter, File<'_>)> =
+            paths.iter().map(|path| (Counter::Interrupts, (*path, INTERRUPTS))).collect();
+        let all = pairs(&files);
+        assert_eq!(all.len(), 3, "{all:?}");
+        let outputs = ["qd1.json", "qd2.json", "fio_20251009_085320.json", "fio_20251009_091000.json"];
+        let around = |output: &str, outputs: &[&str]| {
+            around(&all, Counter::Interrupts, output, outputs).map(|pair| pair.files[0].0.to_owned())
+        };
+        let expected = [Some(paths[0]), Some(paths[2]), Some(paths[4]), None];
+        assert_eq!(outputs.map(|output| around(output, &outputs)), expected.map(|path| path.map(str::to_owned)));
+        let twice = ["qd1.json", "qd1.log", "qd2.json"];
+        assert_eq!(around("qd1.json", &twice), None, "one of two outputs of that run");
     }
 
     #[test]

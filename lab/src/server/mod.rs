@@ -5,6 +5,7 @@
 //! | `gather.rs` | the measurements of files |
 //! | `archived.rs` | the measurements of an archive, or of a folder |
 //! | `beside.rs` | which readings stand before and after a run, in files of somebody's own |
+//! | `run_name.rs` | what the name of a file says of its run |
 //! | `chips.rs` | what the chips of the interrupts say of their delivery |
 //! | `delivery.rs` | how the interrupts of a measurement's drives came |
 //! | `used.rs` | whose interrupts a job's I/Os had: which controllers it used |
@@ -33,6 +34,7 @@ pub mod gather;
 mod job;
 pub mod misses;
 mod named;
+mod run_name;
 mod shape;
 mod used;
 pub mod write;
