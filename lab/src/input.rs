@@ -210,9 +210,14 @@ fn is_hidden(c: char) -> bool {
 pub(crate) fn nearest<'a>(given: &str, valid: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     const LIST_MAX: usize = 24;
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    // Names are in small letters.
+    let small = given.to_ascii_lowercase();
     let mut by_distance: Vec<(usize, &str)> = valid
         .into_iter()
-        .map(|name| (edit_distance(given, name).min(edit_distance(&last(given), &last(name)) + 1), name))
+        .map(|name| {
+            let whole = edit_distance(given, name).min(edit_distance(&small, name) + usize::from(small != given));
+            (whole.min(edit_distance(&last(&small), &last(name)) + 1), name)
+        })
         .collect();
     by_distance.sort_by_key(|&(distance, _)| distance);
     let near = |&&(distance, _): &&(usize, &str)| distance <= 1 + given.chars().count().min(40) / 4;

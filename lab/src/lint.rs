@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// One finding about a job file.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
 pub struct Finding {
     /// `refused` or `warning`.
     pub level: &'static str,
@@ -94,7 +94,8 @@ pub fn lint(request: &Request) -> Lint {
     lint.runs = lint.findings.iter().all(|finding| finding.level != "refused");
     let place = |finding: &Finding| (finding.file != request.input, finding.line, finding.column);
     lint.findings.sort_by_key(place);
-    lint.findings.dedup();
+    let mut told = HashSet::new();
+    lint.findings.retain(|finding| told.insert(finding.clone()));
     lint
 }
 

@@ -154,25 +154,28 @@ impl ValueKind {
     ) -> Result<Vec<String>, Wrong> {
         let mut rest = Some(text);
         let (mut good, mut wrong, mut odd, mut at) = (false, None, Vec::new(), 0);
+        let mut is_behind_sign = false;
         while let Some(part) = rest {
             let end = match self {
                 Self::Floats { .. } => part.find(':'),
                 Self::Range => part.find(','),
                 _ => part.find(',').or_else(|| part.find(':')).or_else(|| part.find('-')),
             };
-            // The sign of a number is a separator too, before which nothing stands.
+            // The sign of a number is a separator too, before which nothing stands. Behind it fio reads the number once more, without
+            // its sign; what was read with it stays if that fails.
             match read(at, part) {
                 Ok(more) => {
                     good = true;
                     odd.extend(more);
                 }
                 Err(why) => {
-                    if !part.is_empty() && good {
+                    if !part.is_empty() && good && !is_behind_sign {
                         odd.push(format!("fio leaves out `{part}`, which {}", why.0));
                     }
                     wrong.get_or_insert(why);
                 }
             }
+            is_behind_sign = end == Some(0) && part.starts_with('-');
             rest = end.map(|end| &part[end + 1..]);
             at += 1;
         }
@@ -224,12 +227,13 @@ impl ValueKind {
             };
         }
         if is_int && u32::try_from(value.unsigned_abs()).is_err() {
-            return Err(("is out of bounds".into(), valid()));
+            return Err((format!("is out of bounds{}", number.as_read()), valid()));
         }
         // fio keeps 32 bits and compares them with a sign: 2712M is below 0.
         let too_small = min != 0 && if is_int { i64::from(value as i32) < min } else { (value as u64) < min as u64 };
         if too_small || (max != 0 && value > max) {
-            return Err((if value < 0 { "is negative" } else { "is out of bounds" }.into(), valid()));
+            let why = if value < 0 { "is negative" } else { "is out of bounds" };
+            return Err((format!("{why}{}", number.as_read()), valid()));
         }
         Ok(number.odd.into_iter().collect())
     }

@@ -74,6 +74,11 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn file(&mut self, file: &str, text: &[u8], depth: u32) {
+        if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
+            let why = "is UTF-16, of which fio reads nothing; save it as UTF-8".to_owned();
+            self.errors.push(InputError::new(&Place::file(file), "", Problem::Syntax(why)));
+            return;
+        }
         for (index, bytes) in text.split(|&byte| byte == b'\n').enumerate() {
             let mut place = Place::line(file, index as u32 + 1);
             if let Err(error) = self.line(&mut place, bytes, depth) {

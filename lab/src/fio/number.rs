@@ -55,6 +55,11 @@ impl Number {
         };
         Ok(Self { value, is_percent, odd })
     }
+
+    /// What fio makes of a number that reads otherwise, for an error: `1.5G` is 1. Empty if it is what it seems.
+    pub(super) fn as_read(&self) -> String {
+        self.odd.as_ref().map_or(String::new(), |odd| format!(" ({odd}: it takes whole numbers alone)"))
+    }
 }
 
 /// The C library's whole number at the start of `text` (hexadecimal if `text` has a `0x`), and what follows it. A number

@@ -53,12 +53,18 @@ impl Entry {
     pub(super) fn number(&self, range: RangeInclusive<u64>, kb_base: u64) -> Result<u64, InputError> {
         let valid = format!("a whole number from {} to {}", range.start(), range.end());
         let number = Number::read(self.text(&valid)?, Unit::Bytes, kb_base);
+        let out_of_bounds = || self.wrong(format!("is out of bounds{}", self.as_read(kb_base)), valid.as_str());
         match number.map_err(|why| self.wrong(why, valid.as_str()))? {
             Number { is_percent: true, .. } => Err(self.wrong("is a percentage", valid)),
             Number { value, .. } if value < 0 => Err(self.wrong("is negative", valid)),
             Number { value, .. } if range.contains(&(value as u64)) => Ok(value as u64),
-            _ => Err(self.wrong("is out of bounds", valid)),
+            _ => Err(out_of_bounds()),
         }
+    }
+
+    /// See [`Number::as_read`].
+    pub(super) fn as_read(&self, kb_base: u64) -> String {
+        Number::read(&self.setting.text, Unit::Bytes, kb_base).map_or(String::new(), |number| number.as_read())
     }
 
     /// A time in nanoseconds; without a suffix it is in units of `bare_ns`.

@@ -74,8 +74,8 @@ fn is_scenario(bytes: &[u8]) -> bool {
 /// The requests of the command line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Request {
-    /// A scenario file (`.toml`), a job file (anything else), or the name of a scenario that the program carries; `-`:
-    /// a scenario or a job file from standard input.
+    /// A scenario file (`.toml`), a job file (`.fio`), a file of another ending, which is a scenario if it sets the platform; or the name
+    /// of a scenario that the program carries. `-`: from standard input.
     pub input: String,
     /// Instead of the scenario's platform. Without either: `emr`.
     pub platform: Option<String>,
@@ -170,9 +170,12 @@ impl Request {
     /// else.
     fn scenario(&self, files: Files, path: &str, bytes: Vec<u8>) -> Result<Scenario, InputError> {
         let asked = self.platform.as_ref().map(|name| Setting::new(Place::option("--platform"), "", name));
-        let is_scenario = match path {
-            STANDARD_INPUT => is_scenario(&bytes),
-            path => path.ends_with(".toml"),
+        let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+        let is_scenario = match ending.as_deref() {
+            Some("toml") => true,
+            Some("fio") => false,
+            // Standard input, a shell's `<(…)`, or somebody's own ending.
+            _ => is_scenario(&bytes),
         };
         if !is_scenario {
             return Ok(Scenario {

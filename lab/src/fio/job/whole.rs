@@ -69,7 +69,8 @@ impl Options<'_> {
         ];
         for (name, _) in too_small.into_iter().filter(|(_, is_too_small)| *is_too_small) {
             if let Some(entry) = self.get(name) {
-                let why = format!("is less than the smallest I/O of {smallest} bytes");
+                let as_read = entry.as_read(self.kb_base);
+                let why = format!("is less than the smallest I/O of {smallest} bytes{as_read}");
                 return Err(entry.wrong(why, format!("{smallest} or more")));
             }
         }

@@ -127,7 +127,7 @@ impl Resolve<'_> {
                 let valid = format!("{THREADS_MAX} threads over all jobs");
                 return Err(InputError::value(&job.place, "numjobs", job.numjobs, "makes too many threads", valid));
             }
-            let allowed = allowed(job, cpus)?;
+            let allowed = allowed(job, cpus, self.common.platform.fabric.cpus.whole() as u32)?;
             if job.begins_group && !threads.is_empty() {
                 group += 1;
             }
@@ -272,12 +272,19 @@ impl Resolve<'_> {
     }
 }
 
-/// The CPUs that a job may run on: those that it names, else all.
-fn allowed(job: &FioJob, cpus: u32) -> Result<CpuSet, InputError> {
+/// The CPUs that a job may run on: those that it names, else all. The platform has `most`.
+fn allowed(job: &FioJob, cpus: u32, most: u32) -> Result<CpuSet, InputError> {
     let Some((set, setting)) = &job.cpus else { return Ok(CpuSet::first(cpus)) };
     match set.iter().find(|cpu| cpu.0 >= cpus) {
         Some(CpuId(cpu)) => {
-            Err(setting.wrong(format!("names CPU {cpu}, which does not exist"), format!("CPUs 0-{}", cpus - 1)))
+            let last = set.iter().last().map_or(cpu, |last| last.0);
+            // Else the scenario or an option limits them.
+            let more = if cpus == most {
+                format!(", or those of a larger platform: --set fabric.cpus={}", last + 1)
+            } else {
+                String::new()
+            };
+            Err(setting.wrong(format!("names CPU {cpu}, which does not exist"), format!("CPUs 0-{}{more}", cpus - 1)))
         }
         None => Ok(set.clone()),
     }

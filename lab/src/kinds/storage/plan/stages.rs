@@ -93,18 +93,31 @@ fn stop(storage: &mut Storage, own_end: &[bool], spans: &Spans, warnings: &mut V
         load.ends.together_ns = uneven.map(|_| least_ns);
         // A delay is shortened as the runtime is.
         let stands_ns = uneven.map_or(span_ns, |phase| phase.wanted_ns[1]);
-        if all_limited && asked_ns > stands_ns && load.start.delay_ns.1 > 0 {
-            let scaled = |ns: u64| (u128::from(ns) * u128::from(stands_ns) / u128::from(asked_ns)) as u64;
+        let scaled = |ns: u64| (u128::from(ns) * u128::from(stands_ns) / u128::from(asked_ns.max(1))) as u64;
+        let mut tell = |key: &str| {
             let meaning = "shortened as the runtime is".to_owned();
-            let warning = Warning { place: job.source.clone(), key: "startdelay".into(), meaning };
+            let warning = Warning { place: job.source.clone(), key: key.into(), meaning };
             // The clones of a section follow each other.
             if warnings.last() != Some(&warning) {
                 warnings.push(warning);
             }
+        };
+        if all_limited && asked_ns > stands_ns && load.start.delay_ns.1 > 0 {
+            tell("startdelay");
             load.start.delay_ns = (scaled(load.start.delay_ns.0), scaled(load.start.delay_ns.1));
+        }
+        // So many windows judge the depth as in the whole runtime.
+        if let Some(target) =
+            load.pace.target.as_mut().filter(|target| asked_ns > stands_ns && target.window_ns > WINDOW_MIN_NS)
+        {
+            tell("latency_window");
+            target.window_ns = scaled(target.window_ns).max(WINDOW_MIN_NS);
         }
     }
 }
+
+/// The shortest window of a latency target that a window is shortened to: some tens of I/Os one at a time.
+const WINDOW_MIN_NS: u64 = 1_000_000;
 
 /// What the jobs of a phase need, some of which are stopped.
 struct Phase {
