@@ -104,6 +104,14 @@ mod tests {
     }
 
     #[test]
+    fn the_only_file_of_what_is_packed_is_found() {
+        let only = |bytes: &[u8]| crate::archive::only_file(bytes, &LIMITS);
+        assert_eq!(only(&gzip(b"reading")).as_deref(), Some(&b"reading"[..]));
+        assert_eq!(only(&gzip(&tar(&[("a", b"x")]))).as_deref(), Some(&b"x"[..]));
+        assert_eq!(only(&tar(&[("a", b"x"), ("b", b"y")])), None, "which of the two is not known");
+    }
+
+    #[test]
     fn archives_within_archives_and_compressed_files_are_read() {
         let inner = gzip(&tar(&[("a/fio.json", b"{}")]));
         let alone = gzip(b"{}");

@@ -324,7 +324,7 @@ impl fmt::Display for CalibrateError {
             Self::Run(error) => write!(f, "{error}"),
             Self::NoFigure(id) => write!(
                 f,
-                "row {id}: its runs gave no figure; valid: a quantity of its scenario, by its id in `campanile run --json`"
+                "row {id}: its runs gave no figure; valid: a quantity that its scenario's jobs give within their span"
             ),
             Self::Stopped => f.write_str("interrupted"),
         }

@@ -43,6 +43,13 @@ fn the_files_of_an_import_are_taken_by_other_commands() {
     let text = String::from_utf8(told.stdout).unwrap();
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
     assert!(text.starts_with("YOURS\n") && text.contains("Rows of yours, fitted: "), "{text}");
+    // Defect: a quantity that no run has was told as a row without a figure.
+    let rows = std::fs::read_to_string(out.join("rows.csv")).unwrap();
+    std::fs::write(out.join("wrong.csv"), rows.replace(",iops,", ",iopz,")).unwrap();
+    let mut calibrate = std::process::Command::new(env!("CARGO_BIN_EXE_campanile"));
+    let told = calibrate.current_dir(&out).args(["calibrate", "--rows", "wrong.csv", "mine.toml"]).output().unwrap();
+    let error = String::from_utf8(told.stderr).unwrap();
+    assert!(told.status.code() == Some(2) && error.contains("`iopz` is no quantity of a"), "{error}");
 }
 
 /// No job at depth 1: the drive's time and its fetch explain the rows alike, so one of them is borrowed. What `import`

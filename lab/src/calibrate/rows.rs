@@ -170,8 +170,9 @@ impl Rows<'_> {
     /// Each row's value from outcomes, in the rows' order.
     ///
     /// # Errors
-    /// A row has no figure.
+    /// A row asks for a quantity that its runs do not have, or has no figure.
     pub(super) fn values(&self, outcomes: &Outcomes) -> Result<Vec<f64>, CalibrateError> {
+        reproduce::check_quantities(&self.rows, outcomes).map_err(CalibrateError::Input)?;
         let compared = reproduce::compare(&self.rows, outcomes);
         let value = |row: &published::Row| {
             let found = compared.iter().find(|found| found.id == row.id && found.value.is_finite());

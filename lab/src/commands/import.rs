@@ -196,7 +196,7 @@ fn text(found: &Imported) -> String {
     }
     text += &missed(found);
     if !found.notes.is_empty() {
-        text += "\nNot used\n";
+        text += "\nNoted\n";
         text.extend(found.notes.iter().map(|note| format!("  {note}\n")));
     }
     let folder = folder.display();
