@@ -104,6 +104,8 @@ pub(super) struct Accelerator {
     faulty: bool,
     /// One did. What hardware and driver have is known again when the device was shut down.
     broken: AtomicBool,
+    /// It comes up for the first time.
+    starting: AtomicBool,
     /// It is being shut down and brought up.
     restarting: AtomicBool,
     /// Commands of managers that were begun, and that are under way.
@@ -146,13 +148,26 @@ impl Accelerator {
             faulty,
             broken: AtomicBool::new(false),
             restarting: AtomicBool::new(false),
+            starting: AtomicBool::new(true),
             begun: AtomicU32::new(0),
             under_way: AtomicU32::new(0),
         };
         let device = setbacks.meet("the accelerator", || accelerator.new_device(accelerator.config.clone()), || ());
         *accelerator.device.lock().expect("one host thread") = Some(Arc::new(device));
-        while setbacks.meet_without_memory("a queue of the accelerator", || accelerator.start_next(host, numbers)) {}
+        let next = || accelerator.start_next(host, numbers);
+        while setbacks.meet("a queue of the accelerator", next, || accelerator.close_kept()) {}
+        accelerator.starting.store(false, Relaxed);
         accelerator
+    }
+
+    /// Closes the queues that the device did not close in time.
+    fn close_kept(&self) {
+        for place in self.places.iter().filter(|place| place.kept.swap(false, Relaxed)) {
+            if let Err(error) = self.command(|device| device.close_queue(place.index)) {
+                violate("operations", format!("work queue {} does not close: {error}", place.index));
+            }
+            place.stream.let_go();
+        }
     }
 
     fn device(&self) -> Option<Arc<Device<SimHal>>> {
@@ -265,6 +280,8 @@ impl Accelerator {
             match result {
                 Err(DsaError::Busy) if !alone && SimHal.now_ns() < end_ns => SimHal.delay_ns(2_000),
                 Err(error @ DsaError::Dma(_)) => return Err(error),
+                // `setbacks` judges it.
+                Err(error @ DsaError::Timeout(..)) if self.starting.load(Relaxed) => return Err(error),
                 Err(error) if !self.is_explained(&error) => {
                     violate("operations", format!("the accelerator's driver: {error}, and no fault explains it"));
                 }
