@@ -36,7 +36,9 @@ pub(crate) fn plain(text: &[u8]) -> Cow<'_, [u8]> {
     if text.windows(3).any(|three| three == b"=3D") {
         text = Cow::Owned(without_mail_escapes(&text));
     }
-    if text.iter().any(|byte| matches!(*byte, ESCAPE | b'\r')) || text.windows(2).any(|two| two == NO_BREAK) {
+    let has_narrow = || text.windows(2).any(|two| NARROW_REST.iter().any(|rest| rest == two));
+    let has_blank = || text.windows(2).any(|two| two == NO_BREAK) || has_narrow();
+    if text.iter().any(|byte| matches!(*byte, ESCAPE | b'\r')) || has_blank() {
         text = Cow::Owned(without_controls(&text));
     }
     text
@@ -51,6 +53,9 @@ const ESCAPE: u8 = 0x1b;
 const BELL: u8 = 7;
 /// A blank of web pages.
 const NO_BREAK: [u8; 2] = [0xc2, 0xa0];
+/// U+202F and U+2009 in UTF-8 begin so, and go on so.
+const NARROW_FIRST: u8 = 0xe2;
+const NARROW_REST: [[u8; 2]; 2] = [[0x80, 0xaf], [0x80, 0x89]];
 
 fn without_controls(text: &[u8]) -> Vec<u8> {
     let mut clean = Vec::with_capacity(text.len());
@@ -70,6 +75,15 @@ fn without_controls(text: &[u8]) -> Vec<u8> {
             _ if [byte, tail.first().copied().unwrap_or(0)] == NO_BREAK => {
                 clean.push(b' ');
                 rest = &tail[1..];
+            }
+            // Narrow blanks group digits, and do nothing else.
+            _ if byte == NARROW_FIRST && NARROW_REST.iter().any(|blank| tail.starts_with(blank)) => {
+                rest = &tail[2..];
+                let is_within =
+                    clean.last().is_some_and(u8::is_ascii_digit) && rest.first().is_some_and(u8::is_ascii_digit);
+                if !is_within {
+                    clean.push(b' ');
+                }
             }
             _ => clean.push(byte),
         }

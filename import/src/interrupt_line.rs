@@ -50,6 +50,8 @@ impl Line {
         let behind = match words.iter().position(is_trigger) {
             Some(at) => at + 1,
             None if words.len() == 2 && words[1].parse::<u64>().is_err() => 1,
+            // Somebody kept the number, the counts and the name alone.
+            None if words.len() == 1 && queue_of(words[0]).is_some() => 0,
             // A chip's name may have several words: `PCH PCI MSI 17 nvme0q1`.
             None => words.iter().skip(1).position(|word| word.parse::<u64>().is_ok()).map_or(2, |at| at + 2),
         };
@@ -57,6 +59,12 @@ impl Line {
         // The names as they are written, spaces included.
         let start = first.as_ptr() as usize - self.text.as_ptr() as usize;
         self.text[start..].split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
+    }
+
+    /// Whether a number stands where the chip's name is: it belongs to the counts.
+    pub(crate) fn has_more_counts(&self) -> bool {
+        let first = self.text.split_whitespace().next();
+        self.id.parse::<u32>().is_ok() && first.is_some_and(|word| count(word).is_some())
     }
 
     /// The name of the chip: `IR-PCI-MSIX-0000:01:00.0`. None for an architecture's own counter.

@@ -12,11 +12,13 @@
 //! number with the trigger, and the names of the actions, separated by commas.
 
 use crate::Note;
+pub use crate::between::Difference;
 use crate::broken_lines::Lines;
 use crate::encoding::{self, plain};
 pub use crate::interrupt_line::Line;
+use crate::interrupt_line::without_grep;
 use crate::lsirq;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Most bytes of a text: 4,096 CPUs with some thousand interrupts.
 pub const BYTES_MAX: usize = 64 << 20;
@@ -36,13 +38,24 @@ pub struct Interrupts {
     pub has_header: bool,
     /// The text ends within a line: what follows is missing.
     pub is_cut: bool,
+    /// The text holds more readings than this one.
+    pub has_several: bool,
     /// What could not be read.
     pub notes: Vec<Note>,
 }
 
 impl Interrupts {
-    /// Reads a text. Lines that make no sense are left out, and noted.
+    /// Reads a text; of several readings in it, the first. Lines that make no sense are left out, and noted.
     pub fn parse(text: &[u8]) -> Self {
+        Self::one(text, false)
+    }
+
+    /// As [`Self::parse`], of several readings the last.
+    pub fn parse_last(text: &[u8]) -> Self {
+        Self::one(text, true)
+    }
+
+    fn one(text: &[u8], is_last: bool) -> Self {
         let mut found = Self::default();
         if text.len() > BYTES_MAX {
             found.notes.push(format!("the text has more than {BYTES_MAX} bytes; the rest is not read"));
@@ -50,17 +63,29 @@ impl Interrupts {
         let text = String::from_utf8_lossy(&plain(&text[..text.len().min(BYTES_MAX)])).replace('\0', "");
         let has_header = |text: &String| text.lines().any(is_header);
         let of_bare = || encoding::bare(text.as_bytes()).map(|text| String::from_utf8_lossy(&text).into_owned());
-        let of_other = || of_bare().filter(has_header).or_else(|| of_json(&text).filter(has_header));
+        let of_table = || of_separated(&text).filter(has_header);
+        let of_other = || of_bare().filter(has_header).or_else(|| of_json(&text).filter(has_header)).or_else(of_table);
         let text = if has_header(&text) { text } else { of_other().unwrap_or(text) };
         let of_lsirq = lsirq::as_lines(&text);
         let is_of_lsirq = of_lsirq.is_some();
         let text = of_lsirq.unwrap_or(text);
         let lines = Lines::of(&text);
-        // Shells and consoles leave lines of their own before the header.
-        let Some(header) = lines.text.iter().position(|line| is_header(line)) else {
+        // Shells and consoles leave lines of their own before the header. A narrow terminal breaks it into several.
+        let begins = |at: &usize| is_header(&lines.text[*at]) && !(*at > 0 && is_header(&lines.text[at - 1]));
+        let mut headers: Vec<usize> = (0..lines.text.len()).filter(begins).collect();
+        // `/proc/softirqs` has such a line too.
+        let ends: Vec<usize> = headers.iter().skip(1).copied().chain([lines.text.len()]).collect();
+        let of_devices =
+            |(&at, &end): (&usize, &usize)| lines.text[at..end].iter().any(|line| is_numbered(line)).then_some(at);
+        let numbered: Vec<usize> = headers.iter().zip(&ends).filter_map(of_devices).collect();
+        if !numbered.is_empty() {
+            headers = numbered;
+        }
+        found.has_several = headers.len() > 1;
+        let Some(&header) = (if is_last { headers.last() } else { headers.first() }) else {
             match lsirq::lacks(&text) {
                 Some(why) => found.note(why),
-                None => found.without_header(&lines.text),
+                None => found.without_header(&lines.text, is_last),
             }
             return found;
         };
@@ -85,6 +110,12 @@ impl Interrupts {
                         line.id
                     ));
                 }
+                Some(line) if line.has_more_counts() => found.note(format!(
+                    "line {}: interrupt {} has more counts than there are CPUs, and is left out: {:?}",
+                    at + 1,
+                    line.id,
+                    clip(&line.text)
+                )),
                 Some(line) => found.add(line),
                 // A second reading in one file begins with a header of its own.
                 None if is_header(line) => {
@@ -142,7 +173,7 @@ impl Interrupts {
 
     /// The lines of a text whose header was cut off, as by `grep nvme`. All columns are taken as CPUs from 0 on: the sums
     /// are right, and columns of two readings match as long as no CPU came or went.
-    fn without_header(&mut self, lines: &[String]) {
+    fn without_header(&mut self, lines: &[String], is_last: bool) {
         let found: Vec<Line> = lines.iter().filter_map(|line| Line::read(line, CPUS_MAX)).collect();
         let devices = || found.iter().filter(|line| !line.actions().is_empty());
         let queues: BTreeSet<usize> =
@@ -165,110 +196,19 @@ impl Interrupts {
                     clip(&line.id),
                     line.counts.len()
                 ));
-            } else if is_of_device && !known.insert(line.id.clone()) {
-                self.note(format!("interrupt {} stands there once more; only the first is used", line.id));
+            } else if !known.insert(line.id.clone()) {
+                self.has_several |= is_of_device;
+                if is_last {
+                    self.lines.retain(|known| known.id != line.id);
+                    self.lines.push(line);
+                } else if is_of_device {
+                    self.note(format!("interrupt {} stands there once more; only the first is used", line.id));
+                }
             } else {
                 self.lines.push(line);
             }
         }
     }
-
-    /// True if `later` was read before `self`: more of its counts are lower than higher, of the CPUs that both have. A count
-    /// that wrapped at 32 bits is higher.
-    pub fn is_behind(&self, later: &Self) -> bool {
-        let columns: BTreeMap<u32, usize> = self.cpus.iter().enumerate().map(|(column, &cpu)| (cpu, column)).collect();
-        let mine: BTreeMap<&str, &Line> = self.lines.iter().map(|line| (line.id.as_str(), line)).collect();
-        let (mut rises, mut falls) = (0, 0);
-        for line in &later.lines {
-            let Some(earlier) = mine.get(line.id.as_str()) else { continue };
-            let of_both = line.counts.iter().zip(&later.cpus).filter_map(|(&count, cpu)| {
-                let before = *earlier.counts.get(*columns.get(cpu)?)?;
-                Some(change(before, count))
-            });
-            match of_both.fold(0i64, i64::saturating_add).signum() {
-                1 => rises += 1,
-                -1 => falls += 1,
-                _ => {}
-            }
-        }
-        falls > rises
-    }
-
-    /// The line with that id.
-    pub fn line(&self, id: &str) -> Option<&Line> {
-        self.lines.iter().find(|line| line.id == id)
-    }
-
-    /// Each interrupt's count of each CPU from `self` to `later`. CPUs are matched by number, since CPUs come and go;
-    /// interrupts by id and actions, since a number may have got another device. A count that fell has wrapped at 32 bits
-    /// (kernels count in `unsigned int`), or its CPU or interrupt was set up anew: then the later count holds.
-    pub fn until(&self, later: &Self) -> Vec<Difference> {
-        // Of a queue, what stands behind its name is not its own.
-        let key = |line: &Line| {
-            (
-                line.id.clone(),
-                line.nvme_queue(),
-                line.nvme_queue().map_or_else(|| line.actions().join(","), |_| String::new()),
-            )
-        };
-        let mine: BTreeMap<_, &Line> = self.lines.iter().map(|line| (key(line), line)).collect();
-        let columns: BTreeMap<u32, usize> = self.cpus.iter().enumerate().map(|(column, &cpu)| (cpu, column)).collect();
-        let mut differences = Vec::new();
-        for line in &later.lines {
-            let earlier = mine.get(&key(line));
-            let mut counts = Vec::with_capacity(line.counts.len());
-            let mut is_anew = false;
-            for (column, &count) in line.counts.iter().enumerate() {
-                let cpu = later.cpus.get(column).copied();
-                let before = earlier.and_then(|earlier| {
-                    let column = match cpu {
-                        Some(cpu) => *columns.get(&cpu)?,
-                        None => column,
-                    };
-                    earlier.counts.get(column).copied()
-                });
-                let rise = rise(before.unwrap_or(0), count);
-                is_anew |= rise.is_none();
-                counts.push((cpu.unwrap_or(column as u32), rise.unwrap_or(count)));
-            }
-            differences.push(Difference { line: line.clone(), counts, is_anew });
-        }
-        differences
-    }
-}
-
-/// How often an interrupt came between two readings.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Difference {
-    /// The line of the later reading.
-    pub line: Line,
-    /// CPU and count.
-    pub counts: Vec<(u32, u64)>,
-    /// A count fell and did not wrap: the interrupt was set up anew, and what came before that is missing.
-    pub is_anew: bool,
-}
-
-impl Difference {
-    /// All CPUs together.
-    pub fn total(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, &(_, count)| sum.saturating_add(count))
-    }
-}
-
-/// Kernels count in `unsigned int`.
-const WRAP: u64 = 1 << 32;
-
-/// From `before` to `after`; none if the count fell and did not wrap. See [`Interrupts::until`].
-fn rise(before: u64, after: u64) -> Option<u64> {
-    // A wrap within a measurement begins near the top and ends near the bottom.
-    let has_wrapped = before < WRAP && before.saturating_sub(after) > WRAP / 2;
-    after.checked_sub(before).or_else(|| has_wrapped.then(|| after + WRAP - before))
-}
-
-/// The change of a count that may have wrapped: of the two ways round, the shorter.
-fn change(before: u64, after: u64) -> i64 {
-    let difference = after.wrapping_sub(before);
-    if before < WRAP && after < WRAP { i64::from(difference as u32 as i32) } else { difference as i64 }
 }
 
 /// The lines of a string of JSON, or of a list of such (`stdout_lines` of what runs commands on many hosts).
@@ -278,6 +218,28 @@ fn of_json(text: &str) -> Option<String> {
     Some(lines.lines().map(|line| line.trim_matches(is_of_json).to_owned() + "\n").collect())
 }
 
+/// What stands between the cells of a table that a spreadsheet wrote.
+const SEPARATORS: [char; 3] = [',', ';', '\t'];
+
+/// The lines of a table with separators and perhaps quotes, if its head names CPUs.
+fn of_separated(text: &str) -> Option<String> {
+    let cells = |line: &str, separator: char| {
+        let (mut quoted, mut spread) = (false, String::with_capacity(line.len() * 2));
+        for c in line.chars() {
+            match c {
+                '"' => quoted = !quoted,
+                c if c == separator && !quoted => spread.push_str("  "),
+                c => spread.push(c),
+            }
+        }
+        spread
+    };
+    let is_head =
+        |separator: &char| text.lines().any(|line| line.contains("CPU0") && is_header(&cells(line, *separator)));
+    let separator = SEPARATORS.into_iter().find(is_head)?;
+    Some(text.lines().map(|line| cells(line, separator) + "\n").collect())
+}
+
 fn cpu_number(word: &str) -> Option<u32> {
     word.strip_prefix("CPU").or_else(|| word.strip_prefix("cpu"))?.parse().ok()
 }
@@ -285,6 +247,11 @@ fn cpu_number(word: &str) -> Option<u32> {
 pub(crate) fn is_header(line: &str) -> bool {
     let mut words = line.split_whitespace().peekable();
     words.peek().is_some() && words.all(|word| cpu_number(word).is_some())
+}
+
+/// Whether a line is of a device's interrupt.
+fn is_numbered(line: &str) -> bool {
+    without_grep(line).split_once(':').is_some_and(|(id, _)| id.trim().parse::<u32>().is_ok())
 }
 
 /// The beginning of a text, for a message.
@@ -354,6 +321,48 @@ Err:          0
     }
 
     #[test]
+    fn tables_of_spreadsheets_are_read() {
+        let plain = "CPU0 CPU1\n34: 5 12345 IR-PCI-MSI 1-edge nvme0q1\n27: 7 0 PCI-MSI 2-edge nvme0q0, nvme0q2\n";
+        let expected = Interrupts::parse(plain.as_bytes()).lines;
+        let quoted = "\"\",\"CPU0\",\"CPU1\",\"\"\n\"34:\",\"5\",\"12345\",\"IR-PCI-MSI 1-edge nvme0q1\"\n\
+                      \"27:\",\"7\",\"0\",\"PCI-MSI 2-edge nvme0q0, nvme0q2\"\n";
+        let semicolons =
+            ";CPU0;CPU1;\n34:;5;12345;IR-PCI-MSI 1-edge nvme0q1\n27:;7;0;PCI-MSI 2-edge nvme0q0, nvme0q2\n";
+        // A narrow blank groups digits.
+        let grouped = plain.replace("12345", "12\u{202f}345");
+        for text in [quoted, semicolons, &grouped] {
+            let found = Interrupts::parse(text.as_bytes());
+            assert_eq!((found.cpus.as_slice(), &found.lines), (&[0, 1][..], &expected), "{text}{:?}", found.notes);
+        }
+        // As other blanks do, which may stand between columns too.
+        let doubtful = Interrupts::parse(plain.replace("12345", "12\u{a0}345").as_bytes());
+        assert_eq!(doubtful.lines.len(), 1, "{doubtful:?}");
+        assert!(doubtful.notes[0].contains("interrupt 34 has more counts than there are CPUs"), "{doubtful:?}");
+        let sums = Interrupts::parse(b"35: 30100 nvme0q1\n36: 7 nvme0q2\n");
+        assert_eq!(sums.lines.iter().map(Line::nvme_queue).collect::<Vec<_>>(), [Some((0, 1)), Some((0, 2))]);
+    }
+
+    #[test]
+    fn of_several_readings_the_first_or_the_last_is_read() {
+        let at = |count: u32| {
+            format!("CPU0 CPU1\n34: {count} 0 PCI-MSI 1-edge nvme0q1\n35: 0 {count} PCI-MSI 2-edge nvme0q2\n")
+        };
+        let text = format!("before\n{}after\n{}", at(5), at(105));
+        for text in [text.clone(), text.replace("CPU0 CPU1\n", ""), text.replace("CPU0 CPU1", "CPU0\nCPU1")] {
+            let [first, last] = [Interrupts::parse(text.as_bytes()), Interrupts::parse_last(text.as_bytes())];
+            assert!(first.has_several && last.has_several, "{text}");
+            assert_eq!((first.lines.len(), last.lines.len()), (2, 2), "{text}{last:?}");
+            assert_eq!(first.until(&last).iter().map(|one| one.total()).collect::<Vec<_>>(), [100, 100], "{text}");
+        }
+        assert!(!Interrupts::parse(at(5).as_bytes()).has_several);
+        let softirqs = "CPU0 CPU1\nHI: 1 2\nNET_RX: 7 8\n";
+        for text in [format!("{}{softirqs}", at(5)), format!("{softirqs}{}", at(5))] {
+            let found = Interrupts::parse(text.as_bytes());
+            assert!(!found.has_several && found.lines.len() == 2, "{text}{found:?}");
+        }
+    }
+
+    #[test]
     fn a_reading_that_ends_within_a_line_or_has_none_says_so() {
         let cut = Interrupts::parse(&X86.as_bytes()[..X86.find("nvme0q1").unwrap()]);
         assert!(cut.is_cut && !Interrupts::parse(X86.trim_end().as_bytes()).is_cut);
@@ -385,40 +394,6 @@ Err:          0
             let of_text = Interrupts::parse(text.as_bytes());
             assert_eq!((of_text.lines, of_text.has_header), (found.lines.clone(), false), "{text}");
         }
-    }
-
-    #[test]
-    fn a_difference_follows_cpus_and_wraps() {
-        let before = Interrupts::parse(X86.as_bytes());
-        let later = "CPU0 CPU3 CPU4\n 34: 4 11 2 IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\n PMN: 6 8 9 Posted\n";
-        let differences = before.until(&Interrupts::parse(later.as_bytes()));
-        assert_eq!(differences[0].counts, [(0, 10), (3, 10), (4, 2)], "a wrap, a rise, a new CPU");
-        assert_eq!(differences[1].total(), 1 + 1 + 9);
-        assert!(differences.iter().all(|one| !one.is_anew));
-        let anew = before.until(&Interrupts::parse(b"CPU1\n 34: 3 IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\n"));
-        assert_eq!((anew[0].total(), anew[0].is_anew), (3, true));
-    }
-
-    #[test]
-    fn counts_that_wrapped_are_in_their_order() {
-        let at = |count: u64| {
-            let lines: String = (1..4).map(|at| format!(" 4{at}: 0 {count} PCI-MSI {at}-edge nvme0q{at}\n")).collect();
-            Interrupts::parse(format!("CPU0 CPU1\n{lines} LOC: 7 7 Local\n").as_bytes())
-        };
-        let (before, later) = (at(WRAP - 1000), at(23_000));
-        assert!(!before.is_behind(&later) && later.is_behind(&before));
-        assert_eq!(before.until(&later)[0].counts, [(0, 0), (1, 24_000)]);
-        // Wider counters do not wrap there.
-        assert!(at(WRAP + 9).is_behind(&at(5)) && !at(5).is_behind(&at(WRAP + 9)));
-        // From the middle to the bottom is too far for a wrap.
-        assert!(at(WRAP / 2 + 9).until(&at(WRAP / 2 - 9))[0].is_anew);
-    }
-
-    #[test]
-    fn an_interrupt_that_went_to_another_device_counts_from_nothing() {
-        let before = Interrupts::parse(b"CPU0\n 34: 100 PCI-MSI 1-edge eth0\n");
-        let later = Interrupts::parse(b"CPU0\n 34: 130 PCI-MSI 1-edge nvme0q1\n");
-        assert_eq!(before.until(&later)[0].total(), 130);
     }
 
     #[test]

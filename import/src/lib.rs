@@ -4,6 +4,7 @@
 //! notes that name what is missing. No reader panics, and each has limits on what it reads.
 
 pub mod archive;
+mod between;
 mod broken_lines;
 mod command_line;
 pub mod cpu_time;

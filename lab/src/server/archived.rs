@@ -5,6 +5,7 @@ use super::facts;
 use super::gather::{Parts, Server};
 use import::archive::Contents;
 use import::kind::Kind;
+use import::lscpu;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Server {
@@ -66,7 +67,11 @@ impl Server {
     /// The folder of the server that is meant: of several, the one with the host's name, or the first. What is not below it is
     /// noted.
     fn root<'a>(&mut self, paths: impl Iterator<Item = &'a String> + Clone) -> &'a str {
-        let roots: BTreeSet<&str> = paths.clone().filter_map(|path| root_of(path)).collect();
+        self.one_of(&paths.filter_map(|path| root_of(path)).collect())
+    }
+
+    /// Of the folders of several servers the one that is meant, see [`Self::root`]; empty if there is none.
+    fn one_of<'a>(&mut self, roots: &BTreeSet<&'a str>) -> &'a str {
         let is_meant = |root: &&&str| self.host.as_deref().is_some_and(|host| root.split('/').any(|part| part == host));
         let root = roots.iter().find(is_meant).or(roots.first()).copied().unwrap_or_default();
         if roots.len() > 1 {
@@ -88,7 +93,10 @@ impl Server {
         );
         let mut outputs: Vec<File<'_>> = Vec::new();
         let mut others: Vec<File<'_>> = Vec::new();
-        for (path, bytes) in &contents.files {
+        let servers = own_servers(contents);
+        let meant = self.one_of(&servers);
+        let is_of_other = |path: &str| servers.iter().any(|other| *other != meant && path.starts_with(other));
+        for (path, bytes) in contents.files.iter().filter(|(path, _)| !is_of_other(path)) {
             let name = path.rsplit('/').next().unwrap_or(path);
             if name.starts_with("lscpu") {
                 self.about.insert("lscpu".to_owned(), bytes.clone());
@@ -122,7 +130,13 @@ impl Server {
             let [interrupts, stat, uptime] = [Counter::Interrupts, Counter::Stat, Counter::Uptime].map(around);
             for pair in [interrupts, stat, uptime].into_iter().flatten() {
                 let [before, after] = pair.files.map(|(path, _)| path);
-                self.notes.push(format!("{before} and {after} are taken as readings before and after {path}"));
+                self.notes.push(if before == after {
+                    format!(
+                        "{before} holds several readings: its first and last are taken as those before and after {path}"
+                    )
+                } else {
+                    format!("{before} and {after} are taken as readings before and after {path}")
+                });
                 used.extend([before, after]);
             }
             let [interrupts, stat, uptime] = [interrupts, stat, uptime].map(|pair| pair.map(|pair| pair.contents()));
@@ -134,6 +148,21 @@ impl Server {
         let missing = |path| beside::other_of(path).filter(|other| !contents.files.contains_key(other));
         self.notes.extend(left.filter_map(|(path, bytes)| not_used(path, bytes, missing(path))));
     }
+}
+
+/// The folders of servers in files of somebody's own, if there are several: each has an lscpu, of another machine than the others'.
+fn own_servers(contents: &Contents) -> BTreeSet<&str> {
+    let mut found: BTreeMap<_, &str> = BTreeMap::new();
+    for (path, bytes) in &contents.files {
+        let (folder, name) =
+            path.rsplit_once('/').map_or(("", path.as_str()), |_| path.split_at(path.rfind('/').unwrap_or(0) + 1));
+        if name.starts_with("lscpu") && !folder.is_empty() {
+            let machine = (lscpu::cpus(bytes), lscpu::sockets(bytes), lscpu::field(bytes, &["Model name"]));
+            found.entry(machine).or_insert(folder);
+        }
+    }
+    let folders: BTreeSet<&str> = found.into_values().collect();
+    if folders.len() > 1 { folders } else { BTreeSet::new() }
 }
 
 /// Whether a file is what fio printed: by its own signs, or as some other system wrote it.
@@ -249,6 +278,19 @@ mod tests {
         assert!(half.notes.iter().any(|note| note.starts_with(missing)), "{:?}", half.notes);
         let two = of(&[("a/points/x/fio.json", FIO), ("b/points/y/fio.json", FIO)]);
         assert!(two.measurements.len() == 1 && two.notes[0].contains("2 servers (a, b), and \"a\""), "{:?}", two.notes);
+        let lscpu = |cpus: u32| format!("CPU(s): {cpus}\nSocket(s): 1\n");
+        let (small, large) = (lscpu(4), lscpu(64));
+        let of_two = [("a/fio.json", FIO), ("a/lscpu", &small), ("b/fio.json", FIO), ("b/lscpu.txt", &large)];
+        let two = of(&of_two);
+        assert!(two.measurements.len() == 1 && two.notes[1].contains("2 servers (a, b), and \"a\""), "{:?}", two.notes);
+        assert_eq!(two.about["lscpu"], small.as_bytes());
+        let same = of(&[("a/fio.json", FIO), ("a/lscpu", &small), ("b/lscpu", &small)]);
+        assert!(!same.notes.iter().any(|note| note.contains("servers")), "{:?}", same.notes);
+        let both = format!("{interrupts}{later}");
+        let one_file = of(&[("out.json", FIO), ("irqs.log", &both)]);
+        assert!(one_file.measurements[0].interrupts.is_some(), "{:?}", one_file.notes);
+        let note = "irqs.log holds several readings: its first and last are taken as those before and after out.json";
+        assert!(one_file.notes.iter().any(|found| found == note), "{:?}", one_file.notes);
         let twice = of(&[("a.json", FIO), ("copy of a.json", FIO)]);
         assert!(
             twice.measurements.len() == 1 && twice.notes[1].contains("has the content of a.json"),

@@ -5,6 +5,7 @@
 
 use super::run_name::RunName;
 use import::cpu_time::uptime_s;
+use import::interrupts::Interrupts;
 use import::kind::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,10 +53,15 @@ pub(super) const WORDS: [[&str; 2]; 9] = [
     ["first", "second"],
     ["old", "new"],
 ];
+/// Those that also tell servers and kernels apart, where folders have them.
+const OF_FILES: [&str; 2] = ["first", "old"];
+/// What may stand before the number of a reading; anything else is numbered too: hosts, runs.
+const NUMBERED: [&str; 12] =
+    ["", "interrupts", "interrupt", "irq", "irqs", "stat", "uptime", "t", "reading", "snapshot", "snap", "sample"];
 /// Numbers of files, where there are two alone.
 const NUMBERS: [[&str; 2]; 2] = [["0", "1"], ["1", "2"]];
 
-/// The pairs among these files: paths that differ in such words alone.
+/// The pairs among these files: paths that differ in such words alone, or in their times; and files that hold both readings.
 pub(super) fn pairs<'a>(files: &[(Counter, File<'a>)]) -> Vec<Pair<'a>> {
     let mut found: Vec<Pair<'a>> = Vec::new();
     for &(counter, before) in files {
@@ -66,7 +72,7 @@ pub(super) fn pairs<'a>(files: &[(Counter, File<'a>)]) -> Vec<Pair<'a>> {
             let follows = |words: &[&str; 2]| follows(before.0, path, *words);
             let is_numbered = || {
                 let [name, other] = [before.0, path].map(|path| path.rsplit_once('/').unwrap_or(("", path)));
-                name.0 == other.0 && numbers.iter().any(follows)
+                name.0 == other.0 && is_reading_numbered(name.1, other.1) && numbers.iter().any(follows)
             };
             is_free(path) && (WORDS.iter().any(follows) || is_numbered())
         });
@@ -80,6 +86,13 @@ pub(super) fn pairs<'a>(files: &[(Counter, File<'a>)]) -> Vec<Pair<'a>> {
         let stamped = by_stamps(left.map(|(_, file)| *file).collect());
         found.extend(stamped.into_iter().map(|files| Pair { counter, files }));
     }
+    let is_paired = |path: &str| found.iter().flat_map(|pair| &pair.files).any(|(known, _)| *known == path);
+    let is_both = |(counter, (path, bytes)): &&(Counter, File<'_>)| {
+        *counter == Counter::Interrupts && !is_paired(path) && Interrupts::parse(bytes).has_several
+    };
+    let both: Vec<Pair<'a>> =
+        files.iter().filter(is_both).map(|&(counter, file)| Pair { counter, files: [file; 2] }).collect();
+    found.extend(both);
     found
 }
 
@@ -116,7 +129,19 @@ fn folder(path: &str) -> &str {
 /// Whether a path with the first word in place of the second, once, is the other one.
 fn follows(before: &str, after: &str, [word, other]: [&str; 2]) -> bool {
     let [before, after] = [before, after].map(str::to_ascii_lowercase);
+    if OF_FILES.contains(&word) && folder(&before) != folder(&after) {
+        return false;
+    }
     before.match_indices(word).any(|(at, _)| format!("{}{other}{}", &before[..at], &before[at + word.len()..]) == after)
+}
+
+/// Whether what is numbered in two names is readings.
+fn is_reading_numbered(name: &str, other: &str) -> bool {
+    let same = name.chars().zip(other.chars()).take_while(|(one, other)| one == other);
+    let same: usize = same.map(|(one, _)| one.len_utf8()).sum();
+    let before = name[..same].trim_end_matches(|c: char| !c.is_alphanumeric());
+    let word = &before[before.rfind(|c: char| !c.is_ascii_alphabetic()).map_or(0, |at| at + 1)..];
+    NUMBERED.contains(&word.to_ascii_lowercase().as_str())
 }
 
 /// The path that the other reading of two would have, where a word of this one says which it is.
@@ -229,9 +254,14 @@ mod tests {
                 assert_eq!(of(&paths), [[before, after]], "{paths:?}");
             }
         }
-        for paths in
-            [["a.txt", "b.txt"], ["run1/interrupts", "run2/interrupts"], ["before.txt", "interrupts_after.txt"]]
-        {
+        for paths in [
+            ["interrupts_node1.txt", "interrupts_node2.txt"],
+            ["host-1.interrupts", "host-2.interrupts"],
+            ["old/interrupts", "new/interrupts"],
+            ["a.txt", "b.txt"],
+            ["run1/interrupts", "run2/interrupts"],
+            ["before.txt", "interrupts_after.txt"],
+        ] {
             assert!(of(&paths).is_empty(), "{paths:?}");
         }
         assert!(of(&["interrupts1", "interrupts2", "interrupts3"]).is_empty(), "which of the three is not known");

@@ -77,7 +77,14 @@ fn delivered(
     let is_queue = |difference: &&Difference| difference.line.nvme_queue().is_some_and(|(_, queue)| queue > 0);
     let queues: Vec<&Difference> = differences.iter().filter(is_queue).filter(|queue| queue.total() > 0).collect();
     if queues.is_empty() {
-        notes.push("no interrupt of an NVMe queue (nvme0q1) came between the readings".to_owned());
+        let is_numbered = |line: &&Line| line.id.parse::<u32>().is_ok();
+        let has_names = after.lines.iter().filter(is_numbered).any(|line| !line.actions().is_empty());
+        let why = if has_names || !after.lines.iter().any(|line| is_numbered(&line)) {
+            "no interrupt of an NVMe queue (nvme0q1) came between the readings"
+        } else {
+            "no line of the readings has a device's name: they end before it; valid: whole lines of /proc/interrupts"
+        };
+        notes.push(why.to_owned());
         return None;
     }
     let is_called = |queue: &&&Difference| queue.line.is_called_by_vmd();
@@ -166,6 +173,9 @@ fn lacking(before: &Interrupts, after: &Interrupts, counted: &[&Difference]) -> 
         (_, Some(cpu)) => format!("CPU{cpu} was online at the second reading alone"),
         _ if gone > 0 => format!("{gone} queues are in the first reading alone"),
         _ if come > 0 => format!("{come} queues are in the second reading alone"),
+        _ if before.has_several || after.has_several => {
+            "a file holds several readings, and which one is meant is not known; valid: one each, or both in one file that is given twice".to_owned()
+        }
         _ if before.is_cut || after.is_cut => "a reading ends within a line".to_owned(),
         _ if is_cut(before) || is_cut(after) => "a line has fewer counts than there are CPUs".to_owned(),
         _ => return None,

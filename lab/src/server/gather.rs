@@ -102,7 +102,7 @@ impl Measurement {
             .and_then(|()| agrees::bypasses(&sections, &fio))
             .map_err(|why| format!("{name}: {why}"))?;
         let (used, elapsed) = (Used::of(&sections, &fio), Elapsed::of(&fio, parts));
-        let readings = parts.interrupts.map(|pair| pair.map(Interrupts::parse));
+        let readings = parts.interrupts.map(readings);
         let named = readings.iter().flatten().filter(|reading| reading.has_header);
         let online = named.map(|reading| reading.cpus.len() as u32).max();
         let interrupts = readings.and_then(|[before, after]| {
@@ -194,6 +194,17 @@ impl Measurement {
     fn polls(&self) -> bool {
         self.sections.iter().any(|section| section.engine.polls())
     }
+}
+
+/// Both readings. Where one file is both, its first and its last.
+fn readings([before, after]: [&[u8]; 2]) -> [Interrupts; 2] {
+    let first = Interrupts::parse(before);
+    if before != after || !first.has_several {
+        return [first, Interrupts::parse(after)];
+    }
+    // What it says of further readings is no news.
+    let alone = |reading| Interrupts { has_several: false, notes: Vec::new(), ..reading };
+    [alone(first), alone(Interrupts::parse_last(after))]
 }
 
 /// The sections of a job file that stands alone.
