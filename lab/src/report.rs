@@ -275,9 +275,16 @@ impl RunReport {
         }
     }
 
+    /// The spans, if what ran is shorter than what was asked for: jobs with a pace are simulated until they have their I/Os.
+    pub(crate) fn shortened_spans(&self) -> Option<Spans> {
+        let ran_ns = self.outcomes.iter().map(|outcome| outcome.span_ns).min().unwrap_or(0);
+        self.spans
+            .filter(|spans| spans.is_shortened() && spans.asked_runtime_ns.is_some_and(|asked_ns| ran_ns < asked_ns))
+    }
+
     /// A line about a run time that was shortened.
     fn shortened(&self) -> String {
-        let Some(spans) = self.spans.filter(Spans::is_shortened) else { return String::new() };
+        let Some(spans) = self.shortened_spans() else { return String::new() };
         format!("Shortened: {spans}. --set duration=runtime simulates it, up to 10 s.\n")
     }
 

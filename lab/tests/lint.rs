@@ -216,3 +216,42 @@ fn a_scenario_is_known_by_what_it_says() {
         assert!(output.status.success() && text.contains("seed of 1 ms each"), "{name}: {text}");
     }
 }
+
+/// What a run of this job prints, both streams.
+fn told(job: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("j.fio"), format!("[global]\nioengine=libaio\nfilename=/dev/nvme0n1\n{job}"))
+        .unwrap();
+    let output = campanile(folder.path(), &["run", "j.fio", "--seeds", "1", "--delivery", "remapped"]);
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+/// Defects: a run that was not shortened was said to be; latencies beyond a second were cut to it; jobs without an I/O were in no
+/// table; trims counted as payload; of a job that writes alone two rows had one name; limits that are judged over seconds
+/// did nothing in a span of milliseconds, without a word.
+#[test]
+fn a_run_tells_what_came_of_its_jobs() {
+    let paced = told("direct=1\n[a]\nrw=randread\nrate_iops=100\nruntime=5\ntime_based\n");
+    assert!(paced.contains("1 seed of 5 s") && !paced.contains("Shortened"), "{paced}");
+    let slow = told("direct=1\n[a]\nrw=randwrite\nbs=1m\niodepth=256\nnumjobs=8\nruntime=5\ntime_based\n");
+    let mean = slow.lines().find_map(|line| line.trim().strip_prefix("mean ")).unwrap().trim();
+    assert!(mean.ends_with(" s") && mean != "1.000 s", "{slow}");
+    for row in ["bandwidth of writes", "latency of writes", "p99 of writes"] {
+        assert_eq!(slow.lines().filter(|line| line.trim().starts_with(row)).count(), 1, "{row}: {slow}");
+    }
+    let late = told("direct=1\nrw=randread\nruntime=8\ntime_based\n[a]\nmax_latency=1us\n[b]\n");
+    assert!(late.contains("a ended by max_latency.\n"), "{late}");
+    let trims = told("direct=1\n[a]\nrw=trim\nbs=1m\niodepth=32\nruntime=5\ntime_based\n");
+    assert!(
+        trims.contains("bandwidth of trims") && !trims.lines().any(|line| line.starts_with("  bandwidth  ")),
+        "{trims}"
+    );
+    let judged =
+        told("direct=1\n[a]\nrw=randread\nruntime=8\ntime_based\nsteadystate=iops:10%\nss_dur=4\nrate_iops_min=9m\n");
+    for key in ["steadystate", "rate_iops_min"] {
+        assert!(judged.contains(&format!("{key}: not judged: the simulated span is too short")), "{judged}");
+    }
+    // No whole blocks: the job goes through the page cache.
+    let parts = told("[a]\nrw=write\nbs=2300\nsize=22m\n");
+    assert_eq!(parts.lines().filter(|line| line.contains(": direct: ")).count(), 1, "{parts}");
+}

@@ -151,14 +151,15 @@ fn report(
 
 /// Says on standard error what the whole run time would cost on this host, if it was shortened.
 fn say_cost(report: &RunReport) {
-    let Some(asked_ns) = report.spans.filter(Spans::is_shortened).and_then(|spans| spans.asked_runtime_ns) else {
+    let Some(asked_ns) = report.shortened_spans().and_then(|spans| spans.asked_runtime_ns) else {
         return;
     };
     let host_ns: u64 = report.outcomes.iter().map(|outcome| outcome.engine.host_ns).sum();
     let span_ns: u64 = report.outcomes.iter().map(|outcome| outcome.span_ns).sum();
     let whole_ns = asked_ns.min(Spans::WHOLE_MAX_NS) as f64 * report.outcomes.len() as f64;
     let seconds = whole_ns * (host_ns as f64 / span_ns.max(1) as f64) / 1e9;
-    say(format_args!("note: --set duration=runtime would take about {seconds:.0} s of one CPU of this host"));
+    let about = if seconds < 1.0 { "less than 1 s".to_owned() } else { format!("about {seconds:.0} s") };
+    say(format_args!("note: --set duration=runtime would take {about} of one CPU of this host, as busy as it is now"));
 }
 
 /// The published rows of a scenario that the program carries. A changed scenario has none: the published values belong

@@ -21,6 +21,9 @@ pub struct Latency {
     pub percentiles_ns: [u64; PERCENTILES.len()],
 }
 
+/// The longest latency that is told apart: 1000 s. The longest span is ten.
+pub(crate) const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
+
 impl From<&Histogram<u64>> for Latency {
     /// Reduces a histogram whose values are ns.
     fn from(histogram: &Histogram<u64>) -> Self {

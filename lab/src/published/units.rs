@@ -70,7 +70,7 @@ const RATES: [&str; 9] = [
     "notifications",
 ];
 /// See [`RATES`].
-const BYTES: [&str; 3] = ["bandwidth", "read_bandwidth", "write_bandwidth"];
+const BYTES: [&str; 4] = ["bandwidth", "read_bandwidth", "write_bandwidth", "trim_bandwidth"];
 
 /// How a row's value becomes one of its quantity's figures.
 #[derive(Clone, Copy, PartialEq, Debug)]

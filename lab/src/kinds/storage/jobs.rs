@@ -102,8 +102,9 @@ fn has_own_percentiles(jobs: &[JobFigures]) -> bool {
 
 /// The tables on the terminal.
 pub(super) fn tables(report: &RunReport) -> String {
+    let ended = ended(report);
     if !is_shown(report) {
-        return String::new();
+        return ended;
     }
     let (mut all, mut percentiles, mut left_out) = (Vec::new(), Vec::new(), 0);
     for summary in &report.summaries {
@@ -120,7 +121,24 @@ pub(super) fn tables(report: &RunReport) -> String {
     if has_own_percentiles(jobs) {
         text += &table::plain("Percentiles that the jobs ask for", &PERCENTILES, 3, &percentiles);
     }
-    text
+    text + &ended
+}
+
+/// Names the jobs that ended by an error, and those without an I/O, which no table has.
+fn ended(report: &RunReport) -> String {
+    let Some(own) = report.outcomes.first().and_then(Outcome::storage) else { return String::new() };
+    let is_error = |reason: &str| ["rate_min", "max_latency", "latency_target_missed"].contains(&reason);
+    let by_error = own.ends.iter().filter(|end| is_error(&end.reason));
+    let mut lines: Vec<String> = by_error.map(|end| format!("{} ended by {}.", end.name, end.reason)).collect();
+    let idle = own.jobs.iter().filter(|job| job.directions.is_empty() && job.sync.count == 0);
+    lines.extend(idle.map(|job| format!("{} had no I/O in the measured span.", job.name)));
+    lines.dedup();
+    let more = lines.len().saturating_sub(ROWS_MAX);
+    lines.truncate(ROWS_MAX);
+    if more > 0 {
+        lines.push(format!("{more} more jobs likewise."));
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// The table on the page.

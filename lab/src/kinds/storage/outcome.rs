@@ -81,7 +81,7 @@ pub struct Drive {
     pub name: String,
     /// Completed I/Os.
     pub ios: u64,
-    /// Payload bytes of the completed I/Os.
+    /// Payload bytes of the completed I/Os; trims have none.
     pub bytes: u64,
     /// I/Os that completed with an error status.
     pub errors: u64,
@@ -230,13 +230,16 @@ const APART: &[Quantity] = &[
     quantity("trim_iops", "trims", PerSecond, DIRECTIONS, |o| per_second(o, apart(o, 2)?.ios)),
     quantity("flush_rate", "flushes", PerSecond, DIRECTIONS, |o| per_second(o, apart(o, 3)?.ios)),
     quantity("read_bandwidth", "bandwidth of reads", BytesPerSecond, DIRECTIONS, |o| per_second(o, apart(o, 0)?.bytes)),
-    quantity("write_bandwidth", "of writes", BytesPerSecond, DIRECTIONS, |o| per_second(o, apart(o, 1)?.bytes)),
+    quantity("write_bandwidth", "bandwidth of writes", BytesPerSecond, DIRECTIONS, |o| {
+        per_second(o, apart(o, 1)?.bytes)
+    }),
+    quantity("trim_bandwidth", "bandwidth of trims", BytesPerSecond, DIRECTIONS, |o| per_second(o, apart(o, 2)?.bytes)),
     quantity("read_clat", "latency of reads", Nanoseconds, DIRECTIONS, |o| mean(&apart(o, 0)?.latency)),
-    quantity("read_clat_p99", "p99", Nanoseconds, DIRECTIONS, |o| at(&apart(o, 0)?.latency, 2)),
-    quantity("write_clat", "of writes", Nanoseconds, DIRECTIONS, |o| mean(&apart(o, 1)?.latency)),
-    quantity("write_clat_p99", "p99", Nanoseconds, DIRECTIONS, |o| at(&apart(o, 1)?.latency, 2)),
-    quantity("trim_clat", "of trims", Nanoseconds, DIRECTIONS, |o| mean(&apart(o, 2)?.latency)),
-    quantity("flush_clat", "of flushes", Nanoseconds, DIRECTIONS, |o| mean(&apart(o, 3)?.latency)),
+    quantity("read_clat_p99", "p99 of reads", Nanoseconds, DIRECTIONS, |o| at(&apart(o, 0)?.latency, 2)),
+    quantity("write_clat", "latency of writes", Nanoseconds, DIRECTIONS, |o| mean(&apart(o, 1)?.latency)),
+    quantity("write_clat_p99", "p99 of writes", Nanoseconds, DIRECTIONS, |o| at(&apart(o, 1)?.latency, 2)),
+    quantity("trim_clat", "latency of trims", Nanoseconds, DIRECTIONS, |o| mean(&apart(o, 2)?.latency)),
+    quantity("flush_clat", "latency of flushes", Nanoseconds, DIRECTIONS, |o| mean(&apart(o, 3)?.latency)),
 ];
 
 const LATENCIES: &[Quantity] = &[

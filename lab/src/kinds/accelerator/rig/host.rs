@@ -172,7 +172,7 @@ fn posted(parts: &Parts) -> Option<(PostedConfig, Serving)> {
 
 /// Three digits up to a second.
 pub(super) fn latency_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are valid")
+    Histogram::new_with_bounds(1, crate::outcome::LATENCY_MAX_NS, 3).expect("the bounds are valid")
 }
 
 /// Answers each completion with another fill.

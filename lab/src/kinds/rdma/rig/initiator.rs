@@ -50,7 +50,7 @@ struct Counts {
 impl Default for Tally {
     fn default() -> Self {
         // Three digits up to a second: more than the published figures have.
-        let latency = Histogram::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are valid");
+        let latency = Histogram::new_with_bounds(1, crate::outcome::LATENCY_MAX_NS, 3).expect("the bounds are valid");
         Self(Arc::new(Mutex::new(Counts { ios: 0, errors: 0, latency })))
     }
 }

@@ -190,6 +190,8 @@ impl Resolve<'_> {
                      as fio does without it",
                     job.block_bytes
                 );
+                // It contradicts what was said of a job without the option.
+                self.warnings.retain(|told| told.key != "direct" || told.place != job.place);
                 self.warnings.push(Warning { place: job.place.clone(), key: "direct".into(), meaning });
             }
             // Such an I/O may touch one block more at either end.

@@ -94,27 +94,38 @@ fn stop(storage: &mut Storage, own_end: &[bool], spans: &Spans, warnings: &mut V
         // A delay is shortened as the runtime is.
         let stands_ns = uneven.map_or(span_ns, |phase| phase.wanted_ns[1]);
         let scaled = |ns: u64| (u128::from(ns) * u128::from(stands_ns) / u128::from(asked_ns.max(1))) as u64;
-        let mut tell = |key: &str| {
-            let meaning = "shortened as the runtime is".to_owned();
-            let warning = Warning { place: job.source.clone(), key: key.into(), meaning };
+        let mut tell = |key: &str, meaning: &str| {
+            let warning = Warning { place: job.source.clone(), key: key.into(), meaning: meaning.to_owned() };
             // The clones of a section follow each other.
             if warnings.last() != Some(&warning) {
                 warnings.push(warning);
             }
         };
         if all_limited && asked_ns > stands_ns && load.start.delay_ns.1 > 0 {
-            tell("startdelay");
+            tell("startdelay", SHORTENED);
             load.start.delay_ns = (scaled(load.start.delay_ns.0), scaled(load.start.delay_ns.1));
+        }
+        // What is judged over seconds is not within a span of milliseconds.
+        let [bytes, ios] = [load.pace.bytes_min, load.pace.ios_min]
+            .map(|least| least.iter().any(|&least| least > 0) && load.pace.cycle_ns >= stands_ns);
+        let judged = [("steadystate", load.ends.steady.is_some()), ("rate_min", bytes), ("rate_iops_min", ios)];
+        for (key, _) in judged.into_iter().filter(|(_, is_judged)| *is_judged && asked_ns > stands_ns) {
+            tell(
+                key,
+                "not judged: the simulated span is too short; --set duration=runtime simulates the runtime, up to 10 s",
+            );
         }
         // So many windows judge the depth as in the whole runtime.
         if let Some(target) =
             load.pace.target.as_mut().filter(|target| asked_ns > stands_ns && target.window_ns > WINDOW_MIN_NS)
         {
-            tell("latency_window");
+            tell("latency_window", SHORTENED);
             target.window_ns = scaled(target.window_ns).max(WINDOW_MIN_NS);
         }
     }
 }
+
+const SHORTENED: &str = "shortened as the runtime is";
 
 /// The shortest window of a latency target that a window is shortened to: some tens of I/Os one at a time.
 const WINDOW_MIN_NS: u64 = 1_000_000;

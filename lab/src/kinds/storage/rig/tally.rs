@@ -53,9 +53,9 @@ impl JobCounts {
         self.by_op[..3].iter().sum()
     }
 
-    /// Their bytes.
+    /// What was read and written; a trim has no payload.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes_by_op[..3].iter().sum()
+        self.bytes_by_op[..2].iter().sum()
     }
 
     /// From when the job began to count to its end, if it has ended.
@@ -121,8 +121,9 @@ pub(crate) struct Latencies {
 
 impl Latencies {
     pub(crate) fn new() -> Self {
-        // Three digits up to a second: more than the published figures have.
-        let histogram = || Histogram::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are valid");
+        // Three digits: more than the published figures have.
+        let histogram =
+            || Histogram::new_with_bounds(1, crate::outcome::LATENCY_MAX_NS, 3).expect("the bounds are valid");
         Self { by_op: [(); OPS].map(|()| histogram()), submission: histogram() }
     }
 
