@@ -14,9 +14,8 @@
 use crate::Note;
 pub use crate::between::Difference;
 use crate::broken_lines::Lines;
-use crate::encoding::{self, plain};
 pub use crate::interrupt_line::Line;
-use crate::interrupt_line::without_grep;
+use crate::interrupt_text;
 use crate::lsirq;
 use std::collections::BTreeSet;
 
@@ -60,27 +59,9 @@ impl Interrupts {
         if text.len() > BYTES_MAX {
             found.notes.push(format!("the text has more than {BYTES_MAX} bytes; the rest is not read"));
         }
-        let text = String::from_utf8_lossy(&plain(&text[..text.len().min(BYTES_MAX)])).replace('\0', "");
-        let has_header = |text: &String| text.lines().any(is_header);
-        let of_bare = || encoding::bare(text.as_bytes()).map(|text| String::from_utf8_lossy(&text).into_owned());
-        let of_table = || of_separated(&text).filter(has_header);
-        let of_other = || of_bare().filter(has_header).or_else(|| of_json(&text).filter(has_header)).or_else(of_table);
-        let text = if has_header(&text) { text } else { of_other().unwrap_or(text) };
-        let of_lsirq = lsirq::as_lines(&text);
-        let is_of_lsirq = of_lsirq.is_some();
-        let text = of_lsirq.unwrap_or(text);
+        let (text, is_of_lsirq) = interrupt_text::of(&text[..text.len().min(BYTES_MAX)]);
         let lines = Lines::of(&text);
-        // Shells and consoles leave lines of their own before the header. A narrow terminal breaks it into several.
-        let begins = |at: &usize| is_header(&lines.text[*at]) && !(*at > 0 && is_header(&lines.text[at - 1]));
-        let mut headers: Vec<usize> = (0..lines.text.len()).filter(begins).collect();
-        // `/proc/softirqs` has such a line too.
-        let ends: Vec<usize> = headers.iter().skip(1).copied().chain([lines.text.len()]).collect();
-        let of_devices =
-            |(&at, &end): (&usize, &usize)| lines.text[at..end].iter().any(|line| is_numbered(line)).then_some(at);
-        let numbered: Vec<usize> = headers.iter().zip(&ends).filter_map(of_devices).collect();
-        if !numbered.is_empty() {
-            headers = numbered;
-        }
+        let headers = interrupt_text::headers(&lines.text);
         found.has_several = headers.len() > 1;
         let Some(&header) = (if is_last { headers.last() } else { headers.first() }) else {
             match lsirq::lacks(&text) {
@@ -97,41 +78,44 @@ impl Interrupts {
         }
         found.cpus.truncate(CPUS_MAX);
         found.has_header = !is_of_lsirq;
-        let is_broken = behind > header + 1;
-        let mut known = BTreeSet::new();
-        let mut at = behind;
-        while let Some(line) = lines.text.get(at) {
-            let count = lines.of_one(at, is_broken);
-            match Line::read(&lines.text[at..at + count].join(" "), found.cpus.len()) {
-                Some(line) if line.id.parse::<u32>().is_ok() && !known.insert(line.id.clone()) => {
-                    found.note(format!(
-                        "line {}: interrupt {} stands there once more; only the first is used",
-                        at + 1,
-                        line.id
-                    ));
-                }
-                Some(line) if line.has_more_counts() => found.note(format!(
-                    "line {}: interrupt {} has more counts than there are CPUs, and is left out: {:?}",
-                    at + 1,
-                    line.id,
-                    clip(&line.text)
-                )),
-                Some(line) => found.add(line),
-                // A second reading in one file begins with a header of its own.
-                None if is_header(line) => {
-                    found.note(format!("line {}: a second reading begins; only the first is used", at + 1));
-                    break;
-                }
-                None if line.trim().is_empty() => {}
-                None => found.note(format!("line {}: no interrupt: {:?}", at + 1, clip(line))),
-            }
-            at += count;
-        }
+        found.read_below(&lines, behind, behind > header + 1);
         if found.lines.is_empty() {
             found.note("no interrupt stands below the line that names CPUs".to_owned());
         }
         found.mark_cut(&text);
         found
+    }
+
+    /// Reads the lines from `at` on, which stand below a header, up to the next one.
+    fn read_below(&mut self, lines: &Lines, mut at: usize, is_broken: bool) {
+        let mut known = BTreeSet::new();
+        while let Some(line) = lines.text.get(at) {
+            let count = lines.of_one(at, is_broken);
+            match Line::read(&lines.text[at..at + count].join(" "), self.cpus.len()) {
+                Some(line) if line.id.parse::<u32>().is_ok() && !known.insert(line.id.clone()) => {
+                    self.note(format!(
+                        "line {}: interrupt {} stands there once more; only the first is used",
+                        at + 1,
+                        line.id
+                    ));
+                }
+                Some(line) if line.has_more_counts() => self.note(format!(
+                    "line {}: interrupt {} has more counts than there are CPUs, and is left out: {:?}",
+                    at + 1,
+                    line.id,
+                    clip(&line.text)
+                )),
+                Some(line) => self.add(line),
+                // A second reading in one file begins with a header of its own.
+                None if is_header(line) => {
+                    self.note(format!("line {}: a second reading begins; only the first is used", at + 1));
+                    break;
+                }
+                None if line.trim().is_empty() => {}
+                None => self.note(format!("line {}: no interrupt: {:?}", at + 1, clip(line))),
+            }
+            at += count;
+        }
     }
 
     /// Marks a reading whose last line ends before its device's name.
@@ -211,35 +195,6 @@ impl Interrupts {
     }
 }
 
-/// The lines of a string of JSON, or of a list of such (`stdout_lines` of what runs commands on many hosts).
-fn of_json(text: &str) -> Option<String> {
-    let lines = text[text.find("CPU0")?..].replace("\\n", "\n").replace("\\t", "\t");
-    let is_of_json = |c: char| c.is_whitespace() || matches!(c, '"' | ',' | ']' | '}');
-    Some(lines.lines().map(|line| line.trim_matches(is_of_json).to_owned() + "\n").collect())
-}
-
-/// What stands between the cells of a table that a spreadsheet wrote.
-const SEPARATORS: [char; 3] = [',', ';', '\t'];
-
-/// The lines of a table with separators and perhaps quotes, if its head names CPUs.
-fn of_separated(text: &str) -> Option<String> {
-    let cells = |line: &str, separator: char| {
-        let (mut quoted, mut spread) = (false, String::with_capacity(line.len() * 2));
-        for c in line.chars() {
-            match c {
-                '"' => quoted = !quoted,
-                c if c == separator && !quoted => spread.push_str("  "),
-                c => spread.push(c),
-            }
-        }
-        spread
-    };
-    let is_head =
-        |separator: &char| text.lines().any(|line| line.contains("CPU0") && is_header(&cells(line, *separator)));
-    let separator = SEPARATORS.into_iter().find(is_head)?;
-    Some(text.lines().map(|line| cells(line, separator) + "\n").collect())
-}
-
 fn cpu_number(word: &str) -> Option<u32> {
     word.strip_prefix("CPU").or_else(|| word.strip_prefix("cpu"))?.parse().ok()
 }
@@ -247,11 +202,6 @@ fn cpu_number(word: &str) -> Option<u32> {
 pub(crate) fn is_header(line: &str) -> bool {
     let mut words = line.split_whitespace().peekable();
     words.peek().is_some() && words.all(|word| cpu_number(word).is_some())
-}
-
-/// Whether a line is of a device's interrupt.
-fn is_numbered(line: &str) -> bool {
-    without_grep(line).split_once(':').is_some_and(|(id, _)| id.trim().parse::<u32>().is_ok())
 }
 
 /// The beginning of a text, for a message.

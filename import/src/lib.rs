@@ -18,6 +18,7 @@ mod fio_results;
 mod fio_terse;
 pub mod fio_text;
 mod interrupt_line;
+mod interrupt_text;
 pub mod interrupts;
 mod json;
 mod json_text;

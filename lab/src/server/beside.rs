@@ -7,7 +7,6 @@ use super::run_name::RunName;
 use import::cpu_time::uptime_s;
 use import::interrupts::Interrupts;
 use import::kind::Kind;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// What a reading holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,16 +98,12 @@ pub(super) fn pairs<'a>(files: &[(Counter, File<'a>)]) -> Vec<Pair<'a>> {
 /// The pairs among readings of one counter whose names differ in their time stamps: one before a run and the next one, which
 /// is after it; or the only two of a name that says neither.
 fn by_stamps(files: Vec<File<'_>>) -> Vec<[File<'_>; 2]> {
-    let mut runs: BTreeMap<(&str, BTreeSet<String>), Vec<(RunName, File<'_>)>> = BTreeMap::new();
-    for file in files {
-        let name = RunName::of(file.0);
-        if name.stamp.is_some() {
-            runs.entry((folder(file.0), name.words.clone())).or_default().push((name, file));
-        }
-    }
+    let named = files.into_iter().map(|file| (RunName::of(file.0), file));
+    let mut stamped: Vec<(RunName, File<'_>)> = named.filter(|(name, _)| name.stamp.is_some()).collect();
+    let run = |(name, (path, _)): &(RunName, File<'_>)| (folder(path).to_owned(), name.words.clone());
+    stamped.sort_by_cached_key(|reading| (run(reading), reading.0.stamp.clone()));
     let mut found = Vec::new();
-    for readings in runs.values_mut() {
-        readings.sort_by(|(one, _), (other, _)| one.stamp.cmp(&other.stamp));
+    for readings in stamped.chunk_by(|one, other| run(one) == run(other)) {
         let only_two = readings.len() == 2;
         for pair in readings.windows(2) {
             let [(before, first), (after, second)] = pair else { continue };
