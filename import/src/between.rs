@@ -106,16 +106,7 @@ fn change(before: u64, after: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const X86: &str = "            CPU0       CPU1       CPU3
-   0:         36          0          0  IR-IO-APIC    2-edge      timer
-   9:          0          4          0  IR-IO-APIC    9-fasteoi   acpi, i801_smbus
-  34:    4294967290       7          1  IR-PCI-MSIX-0000:01:00.0    1-edge      nvme0q1
- 120:          0          0          0  DMAR-MSI    0-edge      dmar0
- NMI:          1          2          3   Non-maskable interrupts
- PMN:          5          6          7   Posted MSI notification event
- ERR:          0
-";
+    use crate::interrupts::tests::X86;
 
     #[test]
     fn a_difference_follows_cpus_and_wraps() {

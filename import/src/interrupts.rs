@@ -210,11 +210,11 @@ fn clip(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const X86: &str = "            CPU0       CPU1       CPU3
+    pub(crate) const X86: &str = "            CPU0       CPU1       CPU3
    0:         36          0          0  IR-IO-APIC    2-edge      timer
    9:          0          4          0  IR-IO-APIC    9-fasteoi   acpi, i801_smbus
   34:    4294967290       7          1  IR-PCI-MSIX-0000:01:00.0    1-edge      nvme0q1
