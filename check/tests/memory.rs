@@ -10,9 +10,9 @@ fn resident_kib() -> u64 {
     pages * 4
 }
 
-/// Resident memory varies by the memory that the allocator keeps for later: one long history can raise it by megabytes, once. What
-/// histories leave behind raises it block by block. A driver with its queues is hundreds of KiB.
-const MOST_KIB_A_BLOCK: u64 = 2 << 10;
+/// Resident memory varies by the memory that the allocator keeps for later: one long history can raise it by megabytes, once, so the
+/// largest rise of a block does not count. A driver with its queues is hundreds of KiB.
+const MOST_KIB: u64 = 4 << 10;
 const BLOCKS: u64 = 4;
 const HISTORIES_A_BLOCK: u64 = 80;
 
@@ -35,11 +35,7 @@ fn histories_leave_nothing_behind() {
             })
             .collect();
         println!("{}: {resident} KiB; {HISTORIES_A_BLOCK} histories raised it by {rises:?} KiB", scenario.name());
-        let always = rises.iter().min().is_some_and(|least| *least >= MOST_KIB_A_BLOCK);
-        assert!(
-            !always,
-            "{}: {HISTORIES_A_BLOCK} histories raise {resident} KiB by {rises:?} KiB each time",
-            scenario.name()
-        );
+        let rise = rises.iter().sum::<u64>() - rises.iter().max().copied().unwrap_or(0);
+        assert!(rise < MOST_KIB, "{}: {rises:?} KiB", scenario.name());
     }
 }

@@ -1,5 +1,7 @@
 //! A line of `/proc/interrupts`: its counts, its chip and the names of its actions.
 
+use std::ops::RangeInclusive;
+
 /// One interrupt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
@@ -39,7 +41,7 @@ impl Line {
     /// the hardware number (`1-edge`), the names are behind it; else they are behind the chip and the number. Kernels before
     /// 2.6.39 print no number with some chips.
     pub fn actions(&self) -> Vec<&str> {
-        if self.id.parse::<u32>().is_err() {
+        if !self.is_numbered() {
             return Vec::new();
         }
         let words: Vec<&str> = self.text.split_whitespace().collect();
@@ -61,10 +63,15 @@ impl Line {
         self.text[start..].split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
     }
 
+    /// Whether it is of a device, and no counter of the architecture's own.
+    pub fn is_numbered(&self) -> bool {
+        self.id.parse::<u32>().is_ok()
+    }
+
     /// Whether a number stands where the chip's name is: it belongs to the counts.
     pub(crate) fn has_more_counts(&self) -> bool {
         let first = self.text.split_whitespace().next();
-        self.id.parse::<u32>().is_ok() && first.is_some_and(|word| count(word).is_some())
+        self.is_numbered() && first.is_some_and(|word| count(word).is_some())
     }
 
     /// The name of the chip: `IR-PCI-MSIX-0000:01:00.0`. None for an architecture's own counter.
@@ -147,17 +154,13 @@ pub(crate) fn without_grep(mut line: &str) -> &str {
 /// A line that begins with a time of day, `10:36:45 up 3 days`, as `uptime` prints it: the minute is no interrupt.
 fn is_clock(line: &str) -> bool {
     let word = line.split_whitespace().next().unwrap_or_default().trim_end_matches(',');
-    let parts: Vec<&str> = word.split(':').collect();
-    let is_digits =
-        |part: &str, most: usize| (1..=most).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
-    let is_time = match parts[..] {
-        [hour, minute] => is_digits(hour, 2) && minute.len() == 2 && is_digits(minute, 2),
-        [hour, minute, second] => {
-            let whole = second.split(['.', ',']).next().unwrap_or_default();
-            is_digits(hour, 2) && minute.len() == 2 && is_digits(minute, 2) && whole.len() == 2 && is_digits(whole, 2)
-        }
-        _ => false,
+    let is_digits = |part: &str, lengths: RangeInclusive<usize>| {
+        lengths.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
     };
+    let is_two = |part: &str| is_digits(part.split(['.', ',']).next().unwrap_or(part), 2..=2);
+    let is_time = word.split_once(':').is_some_and(|(hour, rest)| {
+        is_digits(hour, 1..=2) && rest.split(':').count() <= 2 && rest.split(':').all(is_two)
+    });
     // Somebody may have left blanks out: `35:45 8 IR-PCI-MSI 1-edge nvme0q1`.
     is_time && !line.contains("nvme")
 }

@@ -92,7 +92,7 @@ impl Interrupts {
         while let Some(line) = lines.text.get(at) {
             let count = lines.of_one(at, is_broken);
             match Line::read(&lines.text[at..at + count].join(" "), self.cpus.len()) {
-                Some(line) if line.id.parse::<u32>().is_ok() && !known.insert(line.id.clone()) => {
+                Some(line) if line.is_numbered() && !known.insert(line.id.clone()) => {
                     self.note(format!(
                         "line {}: interrupt {} stands there once more; only the first is used",
                         at + 1,
@@ -122,7 +122,7 @@ impl Interrupts {
     fn mark_cut(&mut self, text: &str) {
         let Some(last) = self.lines.last().filter(|_| !text.ends_with('\n')) else { return };
         let is_last = text.lines().next_back().is_some_and(|end| end.contains(&format!("{}:", last.id)));
-        if is_last && last.id.parse::<u32>().is_ok() && last.actions().is_empty() {
+        if is_last && last.is_numbered() && last.actions().is_empty() {
             self.is_cut = true;
             self.note(format!("the text ends within the line of interrupt {}: what follows is missing", last.id));
         }
@@ -131,7 +131,7 @@ impl Interrupts {
     /// Adds a line. A device's has a count for each CPU.
     fn add(&mut self, line: Line) {
         let (counts, cpus) = (line.counts.len(), self.cpus.len());
-        if counts < cpus && line.id.parse::<u32>().is_ok() {
+        if counts < cpus && line.is_numbered() {
             self.note(format!(
                 "interrupt {} has counts of {counts} of {cpus} CPUs; the others are taken as 0",
                 line.id
@@ -173,7 +173,7 @@ impl Interrupts {
         self.cpus = (0..columns as u32).collect();
         let mut known = BTreeSet::new();
         for line in found {
-            let is_of_device = line.id.parse::<u32>().is_ok();
+            let is_of_device = line.is_numbered();
             if line.counts.len() > columns || is_of_device && line.counts.len() < columns {
                 self.note(format!(
                     "line of {:?} has {} counts and not {columns}: it is left out",
@@ -407,7 +407,7 @@ Err:          0
             "40: 7 runs are done\n",
         ] {
             let found = Interrupts::parse(format!("{before}{plain}").as_bytes());
-            let numbered = found.lines.iter().filter(|line| line.id.parse::<u32>().is_ok());
+            let numbered = found.lines.iter().filter(|line| line.is_numbered());
             assert!(numbered.eq(&lines), "{before}{found:?}");
         }
         // Columns that somebody left out are no columns.

@@ -15,7 +15,7 @@ mod steady;
 mod summary;
 
 pub use bottleneck::{Bottleneck, DevicePart, Finding, SATURATED};
-pub(crate) use latency::LATENCY_MAX_NS;
+pub(crate) use latency::histogram;
 pub use latency::{Latency, PERCENTILES};
 pub use quantity::{Published, Quantity, Unit};
 pub use steady::{Steadiness, Verdict};

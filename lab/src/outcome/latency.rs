@@ -22,7 +22,12 @@ pub struct Latency {
 }
 
 /// The longest latency that is told apart: 1000 s. The longest span is ten.
-pub(crate) const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
+const MAX_NS: u64 = 1_000_000_000_000;
+
+/// A histogram of latencies in ns. Three digits: more than the published figures have.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, MAX_NS, 3).expect("the bounds are valid")
+}
 
 impl From<&Histogram<u64>> for Latency {
     /// Reduces a histogram whose values are ns.

@@ -65,7 +65,7 @@ pub(super) fn pairs<'a>(files: &[(Counter, File<'a>)]) -> Vec<Pair<'a>> {
     let mut found: Vec<Pair<'a>> = Vec::new();
     for &(counter, before) in files {
         let of_counter = || files.iter().filter(|(other, _)| *other == counter).map(|(_, file)| *file);
-        let is_free = |path: &str| !found.iter().flat_map(|pair| &pair.files).any(|(known, _)| *known == path);
+        let is_free = |path: &str| !has(&found, path);
         let numbers = if of_counter().count() == 2 { &NUMBERS[..] } else { &[] };
         let after = of_counter().find(|(path, _)| {
             let follows = |words: &[&str; 2]| follows(before.0, path, *words);
@@ -80,19 +80,21 @@ pub(super) fn pairs<'a>(files: &[(Counter, File<'a>)]) -> Vec<Pair<'a>> {
         }
     }
     for counter in [Counter::Interrupts, Counter::Stat, Counter::Uptime] {
-        let is_paired = |path: &str| found.iter().flat_map(|pair| &pair.files).any(|(known, _)| *known == path);
-        let left = files.iter().filter(|(other, (path, _))| *other == counter && !is_paired(path));
+        let left = files.iter().filter(|(other, (path, _))| *other == counter && !has(&found, path));
         let stamped = by_stamps(left.map(|(_, file)| *file).collect());
         found.extend(stamped.into_iter().map(|files| Pair { counter, files }));
     }
-    let is_paired = |path: &str| found.iter().flat_map(|pair| &pair.files).any(|(known, _)| *known == path);
     let is_both = |(counter, (path, bytes)): &&(Counter, File<'_>)| {
-        *counter == Counter::Interrupts && !is_paired(path) && Interrupts::parse(bytes).has_several
+        *counter == Counter::Interrupts && !has(&found, path) && Interrupts::parse(bytes).has_several
     };
     let both: Vec<Pair<'a>> =
         files.iter().filter(is_both).map(|&(counter, file)| Pair { counter, files: [file; 2] }).collect();
     found.extend(both);
     found
+}
+
+fn has(pairs: &[Pair<'_>], path: &str) -> bool {
+    pairs.iter().flat_map(|pair| &pair.files).any(|(known, _)| *known == path)
 }
 
 /// The pairs among readings of one counter whose names differ in their time stamps: one before a run and the next one, which

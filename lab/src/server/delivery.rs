@@ -77,12 +77,11 @@ fn delivered(
     let is_queue = |difference: &&Difference| difference.line.nvme_queue().is_some_and(|(_, queue)| queue > 0);
     let queues: Vec<&Difference> = differences.iter().filter(is_queue).filter(|queue| queue.total() > 0).collect();
     if queues.is_empty() {
-        let is_numbered = |line: &&Line| line.id.parse::<u32>().is_ok();
-        let has_names = after.lines.iter().filter(is_numbered).any(|line| !line.actions().is_empty());
-        let why = if has_names || !after.lines.iter().any(|line| is_numbered(&line)) {
-            "no interrupt of an NVMe queue (nvme0q1) came between the readings"
-        } else {
+        let mut of_devices = after.lines.iter().filter(|line| line.is_numbered()).peekable();
+        let why = if of_devices.peek().is_some() && of_devices.all(|line| line.actions().is_empty()) {
             "no line of the readings has a device's name: they end before it; valid: whole lines of /proc/interrupts"
+        } else {
+            "no interrupt of an NVMe queue (nvme0q1) came between the readings"
         };
         notes.push(why.to_owned());
         return None;

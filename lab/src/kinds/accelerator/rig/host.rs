@@ -2,6 +2,7 @@
 
 use super::ticker::Ticker;
 use crate::kinds::accelerator::{Accelerator, StreamVariant, Submitter};
+use crate::outcome::histogram;
 use crate::run::SetupError;
 use crate::run::pcie::Site;
 use crate::run::x86::{self, Pc, Serving, Wanted};
@@ -151,7 +152,7 @@ impl StreamHost {
 
     /// Time from submission until the handler sees the completion, over all streams.
     pub(super) fn latency(&self) -> Histogram<u64> {
-        let mut sum = latency_histogram();
+        let mut sum = histogram();
         for (_, stream) in &self.streams {
             sum += &*stream.latency.lock().expect("the machine stands still");
         }
@@ -170,11 +171,6 @@ fn posted(parts: &Parts) -> Option<(PostedConfig, Serving)> {
     }
 }
 
-/// Three digits up to a second.
-pub(super) fn latency_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, crate::outcome::LATENCY_MAX_NS, 3).expect("the bounds are valid")
-}
-
 /// Answers each completion with another fill.
 struct Stream {
     fill: Fill,
@@ -186,7 +182,7 @@ struct Stream {
 
 impl Stream {
     fn new(fill: Fill, submitter: Submitter) -> Self {
-        Self { fill, submitter, owed: hal::Word::new(0), latency: Mutex::new(latency_histogram()) }
+        Self { fill, submitter, owed: hal::Word::new(0), latency: Mutex::new(histogram()) }
     }
 
     /// The thread of a stream: waits for completions and answers each. A submission holds the queue's lock, so it makes

@@ -1,6 +1,6 @@
 //! A local timer that expires while the streams run, and the delay from each expiry to its handler.
 
-use super::host::latency_histogram;
+use crate::outcome::histogram;
 use crate::run::x86::TimerHandler;
 use hal::Hal as _;
 use hdrhistogram::Histogram;
@@ -28,7 +28,7 @@ const RANDOM_STREAM: u64 = 1 << 32;
 impl Ticker {
     pub(super) fn new(period_ns: u64, seed: u64) -> Arc<Self> {
         let random = Stream::new(seed, RANDOM_STREAM);
-        let state = State { random, due_ns: 0, waits: latency_histogram() };
+        let state = State { random, due_ns: 0, waits: histogram() };
         Arc::new(Self { period_ns, state: Mutex::new(state) })
     }
 

@@ -5,6 +5,7 @@
 
 use super::level::Recorded;
 use crate::kinds::rdma::{Rdma, Tells};
+use crate::outcome::histogram;
 use crate::run::error::SetupError;
 use crate::work;
 use drivers::rdma::{Completion, CompletionQueue, CqUser, MemoryKey, PostReceive, PostSend, QueuePair};
@@ -49,8 +50,7 @@ struct Counts {
 
 impl Default for Tally {
     fn default() -> Self {
-        // Three digits up to a second: more than the published figures have.
-        let latency = Histogram::new_with_bounds(1, crate::outcome::LATENCY_MAX_NS, 3).expect("the bounds are valid");
+        let latency = histogram();
         Self(Arc::new(Mutex::new(Counts { ios: 0, errors: 0, latency })))
     }
 }

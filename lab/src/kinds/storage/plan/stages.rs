@@ -93,15 +93,18 @@ fn stop(storage: &mut Storage, own_end: &[bool], spans: &Spans, warnings: &mut V
         load.ends.together_ns = uneven.map(|_| least_ns);
         // A delay is shortened as the runtime is.
         let stands_ns = uneven.map_or(span_ns, |phase| phase.wanted_ns[1]);
-        let scaled = |ns: u64| (u128::from(ns) * u128::from(stands_ns) / u128::from(asked_ns.max(1))) as u64;
+        if asked_ns <= stands_ns {
+            continue;
+        }
+        let scaled = |ns: u64| (u128::from(ns) * u128::from(stands_ns) / u128::from(asked_ns)) as u64;
         let mut tell = |key: &str, meaning: &str| {
             let warning = Warning { place: job.source.clone(), key: key.into(), meaning: meaning.to_owned() };
             // The clones of a section follow each other.
-            if warnings.last() != Some(&warning) {
+            if !warnings.iter().rev().take(TOLD_MAX).any(|told| *told == warning) {
                 warnings.push(warning);
             }
         };
-        if all_limited && asked_ns > stands_ns && load.start.delay_ns.1 > 0 {
+        if all_limited && load.start.delay_ns.1 > 0 {
             tell("startdelay", SHORTENED);
             load.start.delay_ns = (scaled(load.start.delay_ns.0), scaled(load.start.delay_ns.1));
         }
@@ -109,23 +112,20 @@ fn stop(storage: &mut Storage, own_end: &[bool], spans: &Spans, warnings: &mut V
         let [bytes, ios] = [load.pace.bytes_min, load.pace.ios_min]
             .map(|least| least.iter().any(|&least| least > 0) && load.pace.cycle_ns >= stands_ns);
         let judged = [("steadystate", load.ends.steady.is_some()), ("rate_min", bytes), ("rate_iops_min", ios)];
-        for (key, _) in judged.into_iter().filter(|(_, is_judged)| *is_judged && asked_ns > stands_ns) {
-            tell(
-                key,
-                "not judged: the simulated span is too short; --set duration=runtime simulates the runtime, up to 10 s",
-            );
-        }
+        judged.into_iter().filter(|(_, is_judged)| *is_judged).for_each(|(key, _)| tell(key, NOT_JUDGED));
         // So many windows judge the depth as in the whole runtime.
-        if let Some(target) =
-            load.pace.target.as_mut().filter(|target| asked_ns > stands_ns && target.window_ns > WINDOW_MIN_NS)
-        {
+        if let Some(target) = load.pace.target.as_mut().filter(|target| target.window_ns > WINDOW_MIN_NS) {
             tell("latency_window", SHORTENED);
             target.window_ns = scaled(target.window_ns).max(WINDOW_MIN_NS);
         }
     }
 }
 
+/// Most warnings of a job that [`stop`] gives.
+const TOLD_MAX: usize = 5;
 const SHORTENED: &str = "shortened as the runtime is";
+const NOT_JUDGED: &str =
+    "not judged: the simulated span is too short; --set duration=runtime simulates the runtime, up to 10 s";
 
 /// The shortest window of a latency target that a window is shortened to: some tens of I/Os one at a time.
 const WINDOW_MIN_NS: u64 = 1_000_000;

@@ -4,6 +4,7 @@ use super::course::End;
 use super::meter::SharedMeter;
 use crate::kinds::storage::JobEnd;
 use crate::kinds::storage::detail::SteadyDetail;
+use crate::outcome::histogram;
 use drivers::nvme::IoOp;
 use hdrhistogram::Histogram;
 use std::sync::{Arc, Mutex};
@@ -121,9 +122,6 @@ pub(crate) struct Latencies {
 
 impl Latencies {
     pub(crate) fn new() -> Self {
-        // Three digits: more than the published figures have.
-        let histogram =
-            || Histogram::new_with_bounds(1, crate::outcome::LATENCY_MAX_NS, 3).expect("the bounds are valid");
         Self { by_op: [(); OPS].map(|()| histogram()), submission: histogram() }
     }
 
