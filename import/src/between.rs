@@ -26,6 +26,21 @@ impl Interrupts {
         falls > rises
     }
 
+    /// True if `later` can be a later reading of the same machine, and something happened in between: the same lines, and
+    /// no count lower.
+    pub fn only_rises_to(&self, later: &Self) -> bool {
+        let is_same = |(one, other): (&Line, &Line)| {
+            one.id == other.id && one.text == other.text && one.counts.len() == other.counts.len()
+        };
+        let lines = || self.lines.iter().zip(&later.lines);
+        let counts = || lines().flat_map(|(one, other)| one.counts.iter().zip(&other.counts));
+        self.cpus == later.cpus
+            && self.lines.len() == later.lines.len()
+            && lines().all(is_same)
+            && counts().all(|(before, after)| before <= after)
+            && counts().any(|(before, after)| before < after)
+    }
+
     /// The line with that id.
     pub fn line(&self, id: &str) -> Option<&Line> {
         self.lines.iter().find(|line| line.id == id)

@@ -28,12 +28,10 @@ impl CpuTicks {
 
     fn of_lines(text: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(text);
-        let mut lines = text.lines().map(|line| line.trim_start_matches(['>', ' ', '\0']));
-        let line = lines.find_map(|line| line.strip_prefix("cpu ").or_else(|| line.strip_prefix("cpu\t")))?;
-        let mut numbers = line.split_whitespace().map_while(|word| word.parse::<u64>().ok());
-        let mut next = || numbers.next();
-        let (user, nice, system, idle) = (next()?, next()?, next()?, next()?);
-        let (iowait, irq, softirq) = (next().unwrap_or(0), next().unwrap_or(0), next().unwrap_or(0));
+        let numbers = text.lines().find_map(numbers)?;
+        let number = |at: usize| numbers.get(at).copied();
+        let (user, nice, system, idle) = (number(0)?, number(1)?, number(2)?, number(3)?);
+        let [iowait, irq, softirq] = [4, 5, 6].map(|at| number(at).unwrap_or(0));
         Some(Self {
             user: user.saturating_add(nice),
             system,
@@ -45,8 +43,7 @@ impl CpuTicks {
     /// How many readings a text holds: somebody may have added the second behind the first.
     pub fn count(text: &[u8]) -> usize {
         let text = plain(&text[..text.len().min(1 << 22)]);
-        let is_sum = |line: &&str| line.trim_start_matches(['>', ' ', '\0']).starts_with("cpu ");
-        String::from_utf8_lossy(&text).lines().filter(is_sum).count()
+        String::from_utf8_lossy(&text).lines().filter_map(numbers).count()
     }
 
     /// The shares of the time from `self` to `later`: user, system, interrupts, idle, in per cent. None if no time passed
@@ -61,6 +58,14 @@ impl CpuTicks {
         let all: f64 = parts.iter().map(|&part| part as f64).sum();
         (all > 0.0).then(|| parts.map(|part| part as f64 / all * 100.0))
     }
+}
+
+/// What follows `cpu` in a line, whatever stands before it: a file's name, a time. None where it is no four numbers.
+fn numbers(line: &str) -> Option<Vec<u64>> {
+    let mut words = line.split(|sign: char| sign.is_whitespace() || matches!(sign, ':' | '>' | '\0'));
+    words.find(|word| *word == "cpu")?;
+    let numbers: Vec<u64> = words.filter(|word| !word.is_empty()).map_while(|word| word.parse().ok()).collect();
+    (numbers.len() >= 4).then_some(numbers)
 }
 
 /// The first number of `/proc/uptime`, in seconds.
@@ -109,7 +114,12 @@ mod tests {
         let windows: Vec<u8> =
             "\u{feff}cpu  1 2 3 4 5\r\ncpu0 1 2\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert_eq!(CpuTicks::parse(&windows).unwrap().idle, 9);
-        for text in [&b""[..], b"cpu 1 2 3", b"cpu0 1 2 3 4", b"cpu a b c d", b"\xff\xfe"] {
+        // `grep -H`, a log's time, a host.
+        for before in ["/proc/stat:", "2026-11-28T10:00:00 ", "node1: ", "> "] {
+            let found = CpuTicks::parse(format!("{before}cpu  1 2 3 4 5 6 7\n").as_bytes());
+            assert_eq!(found, Some(CpuTicks { user: 3, system: 3, irq: 13, idle: 9 }), "{before}");
+        }
+        for text in [&b""[..], b"cpu 1 2 3", b"my-cpu 1 2 3 4", b"cpu0 1 2 3 4", b"cpu a b c d", b"\xff\xfe"] {
             assert_eq!(CpuTicks::parse(text), None);
         }
         assert_eq!(uptime_s(b"123.45 900.1\n"), Some(123.45));

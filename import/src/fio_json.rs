@@ -10,6 +10,7 @@ use crate::disks::Disk;
 use crate::encoding::{self, plain};
 pub use crate::fio_error::FioJsonError;
 use crate::fio_job::{options, read_job, text_of};
+use crate::hosts;
 use crate::json;
 use crate::text_options;
 use serde_json::{Map, Value};
@@ -124,10 +125,16 @@ impl FioOutput {
         if text.iter().filter(|byte| **byte == b',').count() > VALUES_MAX {
             return Err(FioJsonError::TooMany("values", VALUES_MAX));
         }
-        let of_bare = || encoding::bare(&text).and_then(|bare| Self::runs(&bare).ok());
-        let mut runs = Self::runs(&text).or_else(|error| of_bare().ok_or(error))?;
+        let of_hosts = hosts::runs(&text, |text| Self::with_prefixes(text).ok());
+        let mut runs = of_hosts.map_or_else(|| Self::with_prefixes(&text), Ok)?;
         runs.iter_mut().for_each(Self::leave_out_impossible);
         Ok(runs)
+    }
+
+    /// The runs of a text, whose lines may all have something before them.
+    fn with_prefixes(text: &[u8]) -> Result<Vec<Self>, FioJsonError> {
+        let of_bare = || encoding::bare(text).and_then(|bare| Self::runs(&bare).ok());
+        Self::runs(text).or_else(|error| of_bare().ok_or(error))
     }
 
     /// Leaves out mean latencies that are longer than the run: with `gtod_reduce` or `disable_lat`, old versions print times

@@ -17,6 +17,7 @@ pub mod fio_json;
 mod fio_results;
 mod fio_terse;
 pub mod fio_text;
+pub mod hosts;
 mod interrupt_line;
 mod interrupt_text;
 pub mod interrupts;

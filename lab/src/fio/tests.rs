@@ -195,7 +195,7 @@ fn a_file_that_is_no_job_file_says_so() {
     assert_eq!(read("[a]\nnot an option\n").unwrap_err(), "j.fio:2: `not an option` is neither name=value nor a name");
     assert_eq!(
         read("[global]\ndirect=1\n").unwrap_err(),
-        "j.fio: must be given; valid: a section that is not [global], such as [drive-a] with filename=/dev/nvme0n1"
+        "j.fio: [job]: must be given; valid: a section that is not [global], such as [drive-a] with filename=/dev/nvme0n1"
     );
     assert_eq!(read("[a]\ndirect=1\nioengine=libaio\n").unwrap().0[0].file_names(3), ["a.3.0"]);
 }

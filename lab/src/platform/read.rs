@@ -269,7 +269,7 @@ impl<'d, 't> Group<'d, 't> {
         spec: &Spec,
         base: Option<impl Iterator<Item = (&'static Spec, &'a Constant)>>,
     ) -> Result<Constant, InputError> {
-        let valid = "{ value = 1, unit = \"ns\", reason = \"why\" }";
+        let valid = &example(spec.unit);
         match self.table.as_ref().and_then(|table| table.get(spec.name)) {
             Some(Node::Table(fields)) => read_constant(&fields, spec),
             Some(node) => {
@@ -281,10 +281,21 @@ impl<'d, 't> Group<'d, 't> {
                 .map(|(_, constant)| Constant { fit: false, ..constant.clone() })
                 .ok_or_else(|| {
                     let key = format!("{}.{}", self.key, spec.name);
-                    InputError::new(&self.place, key, Problem::Missing { valid: valid.into() })
+                    InputError::new(&self.place, key, Problem::Missing { valid: valid.clone() })
                 }),
         }
     }
+}
+
+/// How a constant of this unit is given.
+fn example(unit: super::Unit) -> String {
+    let unit = match unit {
+        super::Unit::Flag => return "{ value = true, reason = \"why\" }".to_owned(),
+        super::Unit::Resend => return "{ value = \"per_entry\", reason = \"why\" }".to_owned(),
+        _ => unit.names()[0].0,
+    };
+    let unit = if unit.is_empty() { String::new() } else { format!("unit = \"{unit}\", ") };
+    format!("{{ value = 1, {unit}reason = \"why\" }}")
 }
 
 /// `{ value, unit, reason, fit, uncertainty, region }`. A plain number has the unit `""`, or none.

@@ -1,7 +1,8 @@
 //! Readings of the kernel's counters in files of somebody's own: which two stand before and after a run, and which run that is.
 //!
 //! Names tell: `interrupts_before.txt` and `interrupts_after.txt`, `proc_interrupts_pre` and `proc_interrupts_post`,
-//! `before/interrupts` and `after/interrupts`; and time stamps, where names differ in them too.
+//! `before/interrupts` and `after/interrupts`; and time stamps, where names differ in them too. Where they do not, the
+//! counts of two readings of one machine tell.
 
 use super::run_name::RunName;
 use import::cpu_time::uptime_s;
@@ -79,6 +80,8 @@ pub(super) fn pairs<'a>(files: &[(Counter, File<'a>)]) -> Vec<Pair<'a>> {
             found.push(Pair { counter, files: [before, after] });
         }
     }
+    let left: Vec<&(Counter, File<'a>)> = files.iter().filter(|(_, (path, _))| !has(&found, path)).collect();
+    found.extend(by_counts(&left));
     for counter in [Counter::Interrupts, Counter::Stat, Counter::Uptime] {
         let left = files.iter().filter(|(other, (path, _))| *other == counter && !has(&found, path));
         let stamped = by_stamps(left.map(|(_, file)| *file).collect());
@@ -95,6 +98,43 @@ pub(super) fn pairs<'a>(files: &[(Counter, File<'a>)]) -> Vec<Pair<'a>> {
 
 fn has(pairs: &[Pair<'_>], path: &str) -> bool {
     pairs.iter().flat_map(|pair| &pair.files).any(|(known, _)| *known == path)
+}
+
+/// The only two readings of interrupts in a folder whose names say nothing, if their counts tell which was first, since a
+/// kernel's counts only rise; and other counters whose names differ in the same words. Numbers in names tell machines and
+/// runs apart.
+fn by_counts<'a>(files: &[&(Counter, File<'a>)]) -> Vec<Pair<'a>> {
+    let mut interrupts = files.iter().filter(|(counter, _)| *counter == Counter::Interrupts).map(|(_, file)| *file);
+    let (Some(one), Some(other), None) = (interrupts.next(), interrupts.next(), interrupts.next()) else {
+        return Vec::new();
+    };
+    let letters = |path: &str| path.replace(|sign: char| sign.is_ascii_digit(), "");
+    if folder(one.0) != folder(other.0) || letters(one.0) == letters(other.0) {
+        return Vec::new();
+    }
+    let [of_one, of_other] = [one, other].map(|(_, bytes)| Interrupts::parse(bytes));
+    let [before, after] = match (of_one.only_rises_to(&of_other), of_other.only_rises_to(&of_one)) {
+        (true, _) => [one, other],
+        (_, true) => [other, one],
+        _ => return Vec::new(),
+    };
+    let words = differing(before.0, after.0).map(str::to_ascii_lowercase);
+    let words = words.each_ref().map(String::as_str);
+    let alike = |&&(counter, file): &&(Counter, File<'a>)| {
+        let is_after = |(other, (path, _)): &&&(Counter, File<'a>)| *other == counter && follows(file.0, path, words);
+        files.iter().find(is_after).map(|(_, after)| Pair { counter, files: [file, *after] })
+    };
+    files.iter().filter_map(alike).collect()
+}
+
+/// What is between the beginning and the end that two names share.
+fn differing<'a>(one: &'a str, other: &'a str) -> [&'a str; 2] {
+    let length = |(sign, _): (char, char)| sign.len_utf8();
+    let is_same = |(one, other): &(char, char)| one == other;
+    let same: usize = one.chars().zip(other.chars()).take_while(is_same).map(length).sum();
+    let [one, other] = [one, other].map(|name| &name[same..]);
+    let same: usize = one.chars().rev().zip(other.chars().rev()).take_while(is_same).map(length).sum();
+    [one, other].map(|name| &name[..name.len() - same])
 }
 
 /// The pairs among readings of one counter whose names differ in their time stamps: one before a run and the next one, which
@@ -219,6 +259,27 @@ mod tests {
         let files: Vec<(Counter, File<'a>)> =
             paths.iter().map(|path| (Counter::Interrupts, (*path, INTERRUPTS))).collect();
         pairs(&files).iter().map(|pair| pair.files.map(|(path, _)| path)).collect()
+    }
+
+    #[test]
+    fn counts_tell_which_was_first_where_names_do_not() {
+        let of = |paths: [&'static str; 2], counts: [u32; 2]| {
+            let texts = counts.map(|count| format!("      CPU0\n 34: {count} PCI-MSI 1-edge nvme0q1\n"));
+            let stat = paths.map(|path| path.replace("irq", "stat"));
+            let files = [0, 1].map(|at| (Counter::Interrupts, (paths[at], texts[at].as_bytes())));
+            let stats = [0, 1].map(|at| (Counter::Stat, (stat[at].as_str(), &b"cpu 1 2 3 4\n"[..])));
+            let found = pairs(&[files, stats].concat());
+            found.iter().map(|pair| pair.files.map(|(path, _)| path.to_owned())).collect::<Vec<_>>()
+        };
+        let named = [["vorher_irq.txt", "nachher_irq.txt"], ["vorher_stat.txt", "nachher_stat.txt"]]
+            .map(|pair| pair.map(str::to_owned));
+        assert_eq!(of(["vorher_irq.txt", "nachher_irq.txt"], [7, 9]), named);
+        assert_eq!(of(["nachher_irq.txt", "vorher_irq.txt"], [9, 7]), named);
+        let none: Vec<[String; 2]> = Vec::new();
+        for paths in [["n1_irq", "n2_irq"], ["alpha/irq", "beta/irq"]] {
+            assert_eq!(of(paths, [7, 9]), none, "{paths:?}");
+        }
+        assert_eq!(of(["vorher_irq.txt", "nachher_irq.txt"], [7, 7]), none);
     }
 
     #[test]

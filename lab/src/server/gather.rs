@@ -12,8 +12,10 @@ use hal::CpuSet;
 use import::cpu_time::CpuTicks;
 use import::encoding;
 use import::fio_json::FioOutput;
+use import::hosts;
 use import::interrupts::Interrupts;
 use import::links::Links;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One job that ran on the server.
@@ -239,12 +241,23 @@ impl Server {
         }
     }
 
+    /// What of a text is of this server, where a program collected it from several.
+    fn part<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        let of_hosts = self.host.as_deref().and_then(|host| Some((host, hosts::by_host(text)?)));
+        let own = of_hosts.and_then(|(host, parts)| parts.into_iter().find(|(name, _)| name == host));
+        own.map_or(Cow::Borrowed(text), |(_, text)| Cow::Owned(text.into_bytes()))
+    }
+
     /// Adds a measurement, or one for each run and each group of jobs that ran alone; what cannot be used becomes a note.
     pub fn add(&mut self, name: &str, parts: &Parts<'_>) {
         let name = plain(name);
         // Somebody may have written the job file in an editor of Windows.
         let job = parts.job.map(encoding::text);
-        let parts = &Parts { job: job.as_deref().map(str::as_bytes), ..*parts };
+        let counters =
+            [parts.interrupts, parts.stat, parts.uptime].map(|pair| pair.map(|pair| pair.map(|text| self.part(text))));
+        let [interrupts, stat, uptime] =
+            counters.each_ref().map(|pair| pair.as_ref().map(|pair| pair.each_ref().map(|text| &**text)));
+        let parts = &Parts { job: job.as_deref().map(str::as_bytes), interrupts, stat, uptime, ..*parts };
         let mut runs = match FioOutput::parse_all(parts.fio) {
             Ok(runs) => runs,
             Err(error) => return self.notes.push(format!("{name}: fio's output {error}")),
@@ -429,6 +442,17 @@ pub(super) mod tests {
         assert!(none.is_none() && notes.contains("\"n3\"; valid"), "{notes}");
         assert_eq!(of(&["n1", "n2"], Some("n2")).0, Some(200.0));
         assert_eq!((of(&["n1", "n1"], None).0, of(&["", ""], Some("n1")).0), (Some(300.0), Some(300.0)));
+    }
+
+    #[test]
+    fn counters_of_several_hosts_are_those_of_the_server() {
+        let on = |host: &str, text: &str| text.lines().map(|line| format!("{host}: {line}\n")).collect::<String>();
+        let both = |[first, second]: [&str; 2]| on("n1", first) + &on("n2", second);
+        let [before, after] = [both(["cpu 0 0 0 0", "cpu 0 0 0 0"]), both(["cpu 9 0 0 1", "cpu 1 0 0 3"])];
+        let (stat, fio) = (Some([before.as_bytes(), after.as_bytes()]), both([FIO, FIO]));
+        let mut server = Server::on(Some("n2"));
+        server.add("x", &Parts { fio: fio.as_bytes(), stat, ..Parts::default() });
+        assert_eq!(server.measurements[0].cpu, Some([25.0, 0.0, 0.0, 75.0]), "{:?}", server.notes);
     }
 
     #[test]

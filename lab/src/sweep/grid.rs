@@ -142,7 +142,8 @@ impl Grid {
         if error.key.is_empty() {
             error.key = key.to_owned();
         }
-        error.place = self.definition.place.clone();
+        let Definition { place, places, .. } = &self.definition;
+        error.place = places.get(&error.key).unwrap_or(place).clone();
         error
     }
 

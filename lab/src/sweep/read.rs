@@ -6,7 +6,7 @@ use crate::platform::EMBEDDED;
 use crate::scenario::files::Files;
 use crate::setting::Setting;
 use import::kind::Kind;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The form of sweep files. A file without `schema` has form 1.
 const SCHEMA: u64 = 1;
@@ -41,6 +41,8 @@ pub struct Definition {
     pub points: Vec<Vec<(String, String)>>,
     /// The axes of the grid, in the order of the file.
     pub grid: Vec<Axis>,
+    /// Where each key first stands that points set, for errors.
+    pub places: BTreeMap<String, Place>,
 }
 
 /// A key with its values.
@@ -90,7 +92,12 @@ impl Definition {
         if points.is_empty() {
             points.push(Vec::new());
         }
+        let mut places = BTreeMap::new();
+        for name in ["set", "points", "grid"] {
+            root.get(name).into_iter().for_each(|node| add_places(node, &format!("{name}."), &mut places));
+        }
         let definition = Self {
+            places,
             place: Place::file(file),
             about: root
                 .get("about")
@@ -233,6 +240,22 @@ fn flatten(table: &Table<'_, '_>, prefix: &str, found: &mut Vec<(String, String)
         }
     }
     Ok(())
+}
+
+/// Adds where each key below a node stands, nested tables as dotted keys.
+fn add_places(node: Node<'_, '_>, prefix: &str, places: &mut BTreeMap<String, Place>) {
+    match node {
+        Node::Array(_, items) => items.into_iter().for_each(|item| add_places(item, prefix, places)),
+        Node::Table(table) => {
+            for (name, node) in table.iter() {
+                let key = table.key(name);
+                let key = key.strip_prefix(prefix).unwrap_or(&key).to_owned();
+                places.entry(key).or_insert_with(|| node.place());
+                add_places(node, prefix, places);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// `[[points]]`.

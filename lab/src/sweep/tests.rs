@@ -123,7 +123,7 @@ fn what_does_not_exist_ends_a_sweep() {
     for (wrong, expected) in [
         ("scenario = \"typo\"", "s.toml: scenario: `typo` is neither"),
         ("scenario = \"j.fio\"\ndeliveries = [\"typo\"]", "s.toml: deliveries: `typo` is no delivery"),
-        ("scenario = \"j.fio\"\n[set]\ntypo = 1", "s.toml: typo: the name is unknown"),
+        ("scenario = \"j.fio\"\n[set]\ntypo = 1", "s.toml:3: typo: the name is unknown"),
     ] {
         let text = format!("{wrong}\n");
         let error = folder(&text).1.unwrap_err();
@@ -134,7 +134,9 @@ fn what_does_not_exist_ends_a_sweep() {
 #[test]
 fn a_key_that_no_scenario_has_ends_a_sweep() {
     let error = folder(&SWEEP.replace("fabric.dispatch", "fabric.dispach")).1.unwrap_err();
-    assert!(error.contains("fabric.dispach: the name is unknown; valid: fabric.dispatch"), "{error}");
+    let line = SWEEP.lines().position(|line| line.contains("fabric.dispatch")).unwrap() + 1;
+    let expected = format!(":{line}: fabric.dispach: the name is unknown; valid: fabric.dispatch");
+    assert!(error.contains(&expected), "{error}");
     // One platform has the drive, the other has not: its points say so in the table.
     let text = "scenario = \"emr-4-drives\"\nplatforms = [\"emr\", \"optane\"]\ndeliveries = [\"remapped\"]\n\
                 [grid]\n\"drive.gen5.slots\" = [64, 128]\n";

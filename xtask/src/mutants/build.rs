@@ -110,7 +110,7 @@ pub(super) fn errors(messages: &str) -> impl Iterator<Item = serde_json::Value> 
 /// Cargo in the tree at `root`, without the settings of the tree that this program belongs to.
 fn cargo_of(root: &Path) -> Command {
     let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
-    cargo.current_dir(root).env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
+    cargo.current_dir(root).env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS").env_remove("CARGO_INCREMENTAL");
     cargo
 }
 
@@ -119,11 +119,19 @@ fn messages(cargo: &mut Command) -> Result<String, String> {
     cargo.args(["--quiet", "--locked", "--message-format", "json-render-diagnostics"]).stderr(Stdio::piped());
     let output = cargo.output().map_err(|error| format!("cargo: {error}"))?;
     if !output.status.success() {
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let first = stderr.lines().find(|line| line.starts_with("error")).unwrap_or("cargo failed");
-        return Err(format!("{NOT_BUILT}: {first}"));
+        return Err(failure(&String::from_utf8_lossy(&output.stderr)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Why a build failed: the compiler's first error. A compiler that was killed, or that met a full disk, has none and says
+/// nothing about the change: then all that was printed.
+fn failure(stderr: &str) -> String {
+    let first = stderr.lines().find(|line| line.starts_with("error"));
+    match first.filter(|line| !line.starts_with("error: could not compile")) {
+        Some(error) => format!("{NOT_BUILT}: {error}"),
+        None => format!("cargo failed: {}", stderr.trim()),
+    }
 }
 
 /// The programs that cargo's messages name.
@@ -147,6 +155,15 @@ fn programs_of(messages: &str, is_meant: fn(&serde_json::Value) -> bool) -> impl
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_that_failed_without_an_error_tells_all() {
+        let wrong =
+            "warning: unused\nerror[E0308]: mismatched types\n --> x.rs\nerror: could not compile `x` due to 1 error";
+        assert_eq!(failure(wrong), "does not compile: error[E0308]: mismatched types");
+        let killed = "LLVM ERROR: no space\nerror: could not compile `x` (lib)\n\nCaused by:\n  (signal: 6, SIGABRT)\n";
+        assert_eq!(failure(killed), format!("cargo failed: {}", killed.trim()));
+    }
 
     #[test]
     fn programs_are_found_in_what_cargo_says() {

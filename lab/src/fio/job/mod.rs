@@ -180,7 +180,7 @@ pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Ve
     }
     if jobs.is_empty() {
         let valid = "a section that is not [global], such as [drive-a] with filename=/dev/nvme0n1".into();
-        return Err(InputError::new(&Place::file(file), "", Problem::Missing { valid }));
+        return Err(InputError::new(&Place::file(file), "[job]", Problem::Missing { valid }));
     }
     Ok((jobs, warnings))
 }
