@@ -1,6 +1,7 @@
 //! Output files: refused before the run when they cannot be written, and never seen half-written.
 
 use crate::input::{InputError, Place, Problem};
+use crate::inputs;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write};
@@ -24,7 +25,7 @@ impl AtomicFile {
     /// Prepares to write `path`, which the command-line option `option` names; `-` is standard output.
     ///
     /// # Errors
-    /// The folder is missing or not writable, or `path` is a folder.
+    /// The folder is missing or not writable, or `path` is a folder, or the command has read it.
     pub fn prepare(option: &str, path: &Path) -> Result<Self, InputError> {
         if path == Path::new(STANDARD_OUTPUT) {
             return Ok(Self { path: path.to_owned(), beside: None });
@@ -36,6 +37,7 @@ impl AtomicFile {
         match fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => return Err(wrong("is a folder".into())),
             Ok(metadata) if !metadata.is_file() => return Ok(Self { path: target, beside: None }),
+            Ok(_) if inputs::is_input(&target) => return Err(wrong("is an input of this command".into())),
             Ok(metadata) if metadata.permissions().readonly() => return Err(wrong("is read-only".into())),
             Ok(_) | Err(_) => {}
         }
@@ -66,8 +68,17 @@ impl AtomicFile {
     /// Writes `bytes` as the whole file. If it is standard output, a reader that has closed the pipe is no failure.
     ///
     /// # Errors
-    /// The system's error; an old file, if there was one, is then unchanged.
+    /// The system's error, or the command has read the file; an old file, if there was one, is then unchanged.
     pub fn commit(self, bytes: &[u8]) -> Result<(), InputError> {
+        let place = Place::file(self.path.display().to_string());
+        // It may have been read after it was prepared.
+        if inputs::is_input(&self.path) {
+            return Err(InputError::new(
+                &place,
+                "",
+                Problem::Io("is an input of this command, and not overwritten".into()),
+            ));
+        }
         let written = match self.beside {
             None if self.is_standard_output() => to_standard_output(bytes),
             Some(mut beside) => write_and_rename(&mut beside, bytes).and_then(|()| {
@@ -76,7 +87,6 @@ impl AtomicFile {
             }),
             None => fs::OpenOptions::new().write(true).open(&self.path).and_then(|mut file| file.write_all(bytes)),
         };
-        let place = Place::file(self.path.display().to_string());
         written.map_err(|error| InputError::new(&place, "", Problem::Io(format!("cannot be written: {error}"))))
     }
 }
@@ -137,6 +147,22 @@ mod tests {
         assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path()).len()), ("old", 1));
         AtomicFile::prepare("--json", &path).unwrap().commit(b"new").unwrap();
         assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path()).len()), ("new", 1));
+    }
+
+    #[test]
+    fn what_a_command_has_read_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in.toml");
+        fs::write(&path, "old").unwrap();
+        let before = AtomicFile::prepare("--json", &path).unwrap();
+        let name = path.to_string_lossy();
+        inputs::noted(inputs::Given::default(), || inputs::note_file(&name, b"old", false));
+        let error = AtomicFile::prepare("--json", &path).unwrap_err().to_string();
+        assert!(error.contains("is an input of this command; valid: "), "{error}");
+        assert!(before.commit(b"new").unwrap_err().to_string().contains("is an input of this command"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        inputs::noted(inputs::Given::default(), || ());
+        AtomicFile::prepare("--json", &path).unwrap().commit(b"new").unwrap();
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A longer input is named by its hash alone.
@@ -67,6 +68,8 @@ impl Read {
 
 thread_local! {
     static NOTES: RefCell<Option<Notes>> = const { RefCell::new(None) };
+    /// The files that the last [`noted`] read: no output may take their place.
+    static READ: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What the thread reads from, and what it has read if that is asked for.
@@ -79,8 +82,15 @@ struct Notes {
 pub fn noted<T>(given: Given, read: impl FnOnce() -> T) -> (T, Read) {
     let outer = NOTES.replace(Some(Notes { given, read: Some(Read::default()) }));
     let result = read();
-    let notes = NOTES.replace(outer);
-    (result, notes.and_then(|notes| notes.read).unwrap_or_default())
+    let read = NOTES.replace(outer).and_then(|notes| notes.read).unwrap_or_default();
+    let own = read.files.values().filter(|input| !input.built_in);
+    READ.set(own.filter_map(|input| std::fs::canonicalize(&input.path).ok()).collect());
+    (result, read)
+}
+
+/// Whether this command has read the file, whose path has no links.
+pub(crate) fn is_input(path: &Path) -> bool {
+    READ.with_borrow(|files| files.iter().any(|file| file == path))
 }
 
 /// Runs `read` with these contents. Notes nothing, and so hashes nothing.

@@ -107,6 +107,19 @@ fn kernel_and_budget_bound_what_is_ranked() {
     assert!(found.refused.iter().any(|refused| refused.why.contains("Linux 6.8 lacks it")), "{:?}", found.refused);
     assert_eq!(found.over_budget[0].name, "polled queues");
     assert!(found.over_budget[0].busy_cpus > 31.0, "a polling CPU is busy");
+    assert!(advise::text(&found, 160).contains("no remedy that can be tried keeps within the budget"));
+    assert_eq!(found.warnings.iter().filter(|warning| warning.contains("above the budget of")).count(), 0);
+}
+
+#[test]
+fn what_was_not_tried_is_not_called_needless() {
+    // A remedy for other loads, on a server whose own load is above the budget.
+    let among = vec!["interrupts".to_owned()];
+    let asked = question("emr-4-drives", &["duration=2ms"]);
+    let found = advice(&Question { among, cpu_budget: Some(Budget::Cpus(0.5)), ..asked });
+    let text = advise::text(&found, 160);
+    assert!(text.contains("Nothing was tried") && !text.contains("None needed"), "{text}");
+    assert!(found.warnings.iter().any(|warning| warning.contains("CPUs are busy today, above the budget of 0.5")));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use lab::interrupt::StopFlag;
 use lab::kinds::storage::JobEnd;
 use lab::lint::lint;
+use lab::outcome::Outcome;
 use lab::run;
 use lab::scenario::Request;
 use std::fmt::Write as _;
@@ -36,8 +37,11 @@ fn every_job_file_that_is_taken_runs_for_a_millisecond() {
         }
         let plan = request.plan().unwrap();
         ran += 1;
-        if let Err(error) = run::run_all(&plan, false, &StopFlag::default()) {
+        let ended = run::run_one(&plan.trials()[0], 1, false, &StopFlag::default());
+        if let Err(error) = &ended {
             let _ = writeln!(wrong, "{}: {error}", file.display());
+        } else if ended.is_ok_and(|result| ios(&result.outcome) == 0) {
+            let _ = writeln!(wrong, "{}: no I/O", file.display());
         }
     }
     println!("{ran} of 60 files run");
@@ -112,9 +116,38 @@ fn ran(text: &str) -> (Vec<JobEnd>, f64) {
     let request = Request { platform, deliveries, seeds: Some(1), ..Request::of(path.to_str().unwrap()) };
     let plan = request.plan().unwrap();
     let outcome = run::run_one(&plan.trials()[0], 1, false, &StopFlag::default()).unwrap().outcome;
-    let storage = outcome.storage().unwrap();
-    let ios: u64 = storage.directions[..3].iter().map(|direction| direction.ios).sum();
-    (storage.ends.clone(), ios as f64 / outcome.span_ns as f64 * 1e9)
+    (outcome.storage().unwrap().ends.clone(), ios(&outcome) as f64 / outcome.span_ns as f64 * 1e9)
+}
+
+/// Reads, writes and trims.
+fn ios(outcome: &Outcome) -> u64 {
+    outcome.storage().unwrap().directions[..3].iter().map(|direction| direction.ios).sum()
+}
+
+/// The simulated ramp stands for that of the file, whatever else the job's load has.
+#[test]
+fn a_ramp_leaves_the_figures_of_any_load() {
+    let mut wrong = String::new();
+    for load in [
+        "rw=randread\nrandom_distribution=zipf:1.1",
+        "rw=randread\nbssplit=4k/50:8k/50",
+        "rw=randread\nverify=crc32c",
+        "rw=randwrite\nfsync=16",
+        "rw=randrw\nrwmixread=70\npercentage_random=50",
+        "rw=read\nzonemode=strided\nzonesize=1m\nzonerange=1m\nzoneskip=1m\nsize=1g",
+        "rw=randread\nnrfiles=4\nfile_service_type=random\nsize=1g",
+        "rw=randread\niodepth_batch=4\niodepth_batch_complete_min=2",
+        "rw=randread\nrate_iops=20000",
+        "rw=write\ndirect=0\nsize=1g",
+        "rw=randread\nioengine=null",
+    ] {
+        let iops = |ramp: &str| ran(&format!("[a]\n{load}\niodepth=8\ntime_based\nruntime=10\n{ramp}")).1;
+        let (without, with) = (iops(""), iops("ramp_time=2\n"));
+        if with <= 0.0 || (with / without - 1.0).abs() > 0.1 {
+            let _ = writeln!(wrong, "{load:?}: {without} without a ramp, {with} behind one");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 /// A job with few I/Os a second takes long to be measured. Those beside it run as long, so that figures of all jobs together are

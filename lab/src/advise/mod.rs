@@ -281,6 +281,11 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
     let (candidates, without): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|candidate: &Candidate| candidate.changes.are_some());
     let budget = question.cpu_budget.map_or(f64::INFINITY, |budget| budget.cpus(today.cpus));
+    let mut warnings: Vec<String> = today.warnings.iter().map(ToString::to_string).collect();
+    if as_it_is.busy_cpus > budget {
+        let busy = as_it_is.busy_cpus;
+        warnings.push(format!("--cpu-budget: {busy:.1} CPUs are busy today, above the budget of {budget}"));
+    }
     let (mut candidates, mut over_budget): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|candidate| candidate.busy_cpus <= budget);
     rank::place(&mut candidates, question.by);
@@ -306,7 +311,7 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
         span_ns: today.spans.measured_ns,
         points: base.points.iter().flatten().count(),
         moved: measured.moved.clone(),
-        warnings: today.warnings.iter().map(ToString::to_string).collect(),
+        warnings,
         interrupted: stop.is_set(),
     })
 }

@@ -68,9 +68,14 @@ pub(super) fn head(advice: &Advice) -> Vec<String> {
 /// The verdicts in sentences.
 pub(super) fn conclusion(advice: &Advice) -> Vec<String> {
     let mut lines: Vec<String> = advice.caution.iter().map(|why| format!("Not to be relied on: {why}.")).collect();
-    if advice.is_none_needed() {
-        lines.push("None needed: nothing that can be switched on here gains in throughput or tail latency.".to_owned());
-    }
+    let Advice { candidates, over_budget, without_effect, .. } = advice;
+    let verdict = match (candidates.is_empty() && without_effect.is_empty(), over_budget.is_empty()) {
+        (true, true) => Some("Nothing was tried: none of the remedies that were asked for can be tried here."),
+        (true, false) => Some("Nothing was judged: no remedy that can be tried keeps within the budget of CPUs."),
+        _ => Some("None needed: nothing that can be switched on here gains in throughput or tail latency.")
+            .filter(|_| advice.is_none_needed()),
+    };
+    lines.extend(verdict.map(str::to_owned));
     lines.extend(advice.verdicts.iter().map(|verdict| sentence(advice, verdict)));
     lines
 }

@@ -49,7 +49,11 @@ pub(super) fn rerun(args: &RerunArgs) -> Result<(), Failure> {
             };
             let beside = Path::new(&path).parent().unwrap_or(Path::new("."));
             let mut results = Vec::new();
-            for name in ["results.csv", "results.parquet"] {
+            for name in ["results.csv", "results.parquet", "page.html"] {
+                // The table may have been copied without its page.
+                if name == "page.html" && !beside.join(name).exists() {
+                    continue;
+                }
                 results.push((name, read(beside, name)?, read(folder.path(), name)?));
             }
             let results: Vec<_> = results.iter().map(|(name, then, now)| (*name, &then[..], &now[..])).collect();

@@ -2,11 +2,13 @@
 
 use super::answer::{other, parse};
 use super::{ended, stop_flag};
+use crate::atomic_file::say;
 use crate::cli::{self, Command, Failure, MergeArgs, SweepArgs};
 use crate::input::{InputError, Place, Problem};
 use crate::inputs::Given;
 use crate::interrupt::StopFlag;
 use crate::sweep::{Done, Parts, Results, Shard, Sweep, Written, carry_out, carry_out_runs};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
@@ -15,6 +17,7 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     let stop = stop_flag()?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let done = on_threads(args.jobs, || carry_out(&sweep, shard, &folder, &stop))??;
+    warn(&done.warnings);
     cli::print(&text(&done, shard, &folder))?;
     ended(&stop)?;
     if shard.count > 1 {
@@ -159,8 +162,19 @@ fn folder_of(file: &str) -> PathBuf {
     PathBuf::from(if stem == "-" { "sweep-results".to_owned() } else { format!("{stem}-results") })
 }
 
+/// Most warnings that are printed.
+const WARNINGS_MAX: usize = 20;
+
+/// Says what the plans of the runs warn of.
+fn warn(warnings: &BTreeSet<String>) {
+    warnings.iter().take(WARNINGS_MAX).for_each(|warning| say(format_args!("warning: {warning}")));
+    if let Some(more) = warnings.len().checked_sub(WARNINGS_MAX).filter(|more| *more > 0) {
+        say(format_args!("warning: and {more} more; campanile lint tells those of one setting"));
+    }
+}
+
 fn text(done: &Done, shard: Shard, folder: &Path) -> String {
-    let Done { records, before, torn } = done;
+    let Done { records, before, torn, .. } = done;
     let runs = records.len() as u64;
     let of = if shard == Shard::WHOLE { String::new() } else { format!(" of shard {shard}") };
     let mut text =

@@ -21,8 +21,8 @@ const TRIED_MAX: u64 = 64;
 pub struct Grid {
     /// The sweep.
     pub definition: Definition,
-    /// The deliveries of every point, in order.
-    pub deliveries: Vec<String>,
+    /// The deliveries of each scenario's points, in order.
+    deliveries: Vec<Vec<String>>,
     /// The keys that differ between points: those of the listed points, then those of the grid.
     pub keys: Vec<String>,
 }
@@ -57,7 +57,7 @@ impl Grid {
             }
         }
         keys.extend(definition.grid.iter().map(|axis| axis.key.clone()));
-        let deliveries = definition.deliveries.clone().unwrap_or_default();
+        let deliveries = vec![definition.deliveries.clone().unwrap_or_default(); definition.scenarios.len()];
         let mut grid = Self { definition, deliveries, keys };
         grid.is_small_enough()?;
         grid.try_inputs()?;
@@ -68,6 +68,8 @@ impl Grid {
     /// Refuses a sweep that is too large, with its size.
     fn is_small_enough(&self) -> Result<(), InputError> {
         let Definition { scenarios, platforms, points, grid, seeds, place, .. } = &self.definition;
+        let deliveries = || self.deliveries.iter().map(|deliveries| deliveries.len().max(1));
+        let (most, all) = (deliveries().max().unwrap_or(1), deliveries().sum::<usize>());
         let factors: Vec<(usize, String)> = [
             (scenarios.len(), "scenarios".to_owned()),
             (platforms.len(), "platforms".to_owned()),
@@ -75,9 +77,11 @@ impl Grid {
         ]
         .into_iter()
         .chain(grid.iter().map(|axis| (axis.values.len(), axis.key.clone())))
-        .chain([(self.deliveries.len().max(1), "deliveries".to_owned()), (seeds.len(), "seeds".to_owned())])
+        .chain([(most, "deliveries".to_owned()), (seeds.len(), "seeds".to_owned())])
         .collect();
         let runs = factors.iter().fold(1_u128, |runs, (count, _)| runs.saturating_mul(*count as u128));
+        // Scenarios may have fewer than the most.
+        let runs = runs / (scenarios.len().max(1) * most) as u128 * all as u128;
         if runs <= u128::from(RUNS_MAX) {
             return Ok(());
         }
@@ -87,7 +91,7 @@ impl Grid {
         Err(InputError::new(place, "", Problem::Syntax(why)))
     }
 
-    /// Plans each scenario on each platform once, so that all inputs are read. Without deliveries: takes those of the
+    /// Plans each scenario on each platform once, so that all inputs are read. Without deliveries: a scenario has those of its
     /// first point that has a plan.
     ///
     /// # Errors
@@ -106,19 +110,20 @@ impl Grid {
         for outer in 0..outers {
             let mut first_error = None;
             let mut found = false;
+            let scenario = (outer * within / self.points_of_scenario()) as usize;
             for inner in 0..within.min(TRIED_MAX) {
                 match self.plan(outer * within + inner, None) {
                     Ok(plan) => {
-                        if self.deliveries.is_empty() {
-                            self.deliveries = plan.work.names();
+                        if self.deliveries[scenario].is_empty() {
+                            self.deliveries[scenario] = plan.work.names();
                         }
                         found = true;
                         break;
                     }
-                    Err(error) => _ = first_error.get_or_insert_with(|| self.of_file(error)),
+                    Err(error) => _ = first_error.get_or_insert(error),
                 }
             }
-            let is_wrong = !found && (self.deliveries.is_empty() || within == 1);
+            let is_wrong = !found && (self.deliveries[scenario].is_empty() || within == 1);
             match first_error.filter(|_| !found) {
                 Some(error) if is_wrong => return Err(error),
                 Some(error) if error.is_unknown_name() => unknown.push(error),
@@ -153,26 +158,57 @@ impl Grid {
         listed * self.definition.grid.iter().map(|axis| axis.values.len() as u64).product::<u64>()
     }
 
+    /// Points of one scenario.
+    fn points_of_scenario(&self) -> u64 {
+        self.definition.platforms.len() as u64 * self.points_within()
+    }
+
     /// Points.
     pub fn points(&self) -> u64 {
-        self.definition.scenarios.len() as u64 * self.definition.platforms.len() as u64 * self.points_within()
+        self.definition.scenarios.len() as u64 * self.points_of_scenario()
     }
 
     /// Runs.
     pub fn runs(&self) -> u64 {
-        self.points() * self.runs_of_point()
+        let deliveries: usize = self.deliveries.iter().map(Vec::len).sum();
+        deliveries as u64 * self.points_of_scenario() * self.definition.seeds.len() as u64
     }
 
-    /// Runs of one point.
-    pub fn runs_of_point(&self) -> u64 {
-        self.deliveries.len() as u64 * self.definition.seeds.len() as u64
+    /// The deliveries of any scenario, each once.
+    pub fn deliveries(&self) -> Vec<String> {
+        let mut found: Vec<String> = Vec::new();
+        for delivery in self.deliveries.iter().flatten() {
+            if !found.contains(delivery) {
+                found.push(delivery.clone());
+            }
+        }
+        found
+    }
+
+    /// The point of a run, and the number of its run among those of the point.
+    fn within_point(&self, mut run: u64) -> (u64, u64) {
+        let (points, seeds) = (self.points_of_scenario(), self.definition.seeds.len() as u64);
+        let mut first = 0;
+        for deliveries in &self.deliveries {
+            let of_point = deliveries.len() as u64 * seeds;
+            if run < points * of_point {
+                return (first + run / of_point, run % of_point);
+            }
+            run -= points * of_point;
+            first += points;
+        }
+        (first, run)
+    }
+
+    /// The point of the run of that number.
+    pub fn point_of(&self, run: u64) -> u64 {
+        self.within_point(run).0
     }
 
     /// What the run of that number is.
     pub fn setup(&self, run: u64) -> Setup {
         let seeds = &self.definition.seeds;
-        let point = run / self.runs_of_point();
-        let within = run % self.runs_of_point();
+        let (point, within) = self.within_point(run);
         let (delivery, seed) = (within / seeds.len() as u64, within % seeds.len() as u64);
         let (scenario, platform, values) = self.of_point(point);
         Setup {
@@ -180,7 +216,7 @@ impl Grid {
             scenario: scenario.to_owned(),
             platform: platform.map(str::to_owned),
             values: values.into_iter().map(|value| value.map(str::to_owned)).collect(),
-            delivery: self.deliveries[delivery as usize].clone(),
+            delivery: self.deliveries[(point / self.points_of_scenario()) as usize][delivery as usize].clone(),
             seed: seeds[seed as usize],
         }
     }
@@ -213,7 +249,7 @@ impl Grid {
         let own = self.keys.iter().zip(values).filter_map(|(key, value)| Some(format!("{key}={}", value?)));
         let deliveries = match delivery {
             Some(delivery) => vec![delivery.to_owned()],
-            None => self.deliveries.clone(),
+            None => self.deliveries[(point / self.points_of_scenario()) as usize].clone(),
         };
         let request = Request {
             input: scenario.to_owned(),
@@ -223,6 +259,6 @@ impl Grid {
             sets: self.definition.sets.iter().cloned().chain(own).collect(),
             defines: self.definition.defines.clone(),
         };
-        request.plan()
+        request.plan().map_err(|error| self.of_file(error))
     }
 }

@@ -51,7 +51,7 @@ impl Sweep {
         let manifest = Manifest::new(arguments, &read)
             .with("scenarios", grid.definition.scenarios.clone())
             .with("platforms", grid.definition.platforms.iter().flatten().cloned().collect::<Vec<_>>())
-            .with("deliveries", grid.deliveries.clone())
+            .with("deliveries", grid.deliveries())
             .with("seeds", grid.definition.seeds.len())
             .with("runs", grid.runs());
         Ok(Self { grid, manifest, given: read.given() })

@@ -109,7 +109,7 @@ fn multiples(results: &Results, axes: &[AxisColumn], id: &str, unit: Unit) -> St
     let mut html: String = order
         .iter()
         .take(PLOTS_MAX)
-        .map(|facet| plot(facet, &facets[facet], &grid.deliveries, (&label, id), unit))
+        .map(|facet| plot(facet, &facets[facet], &grid.deliveries(), (&label, id), unit))
         .collect();
     html = if html.is_empty() { html } else { format!("<div class=\"plots\">\n{html}</div>\n") };
     if left_out > 0 {

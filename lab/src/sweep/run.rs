@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::run;
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Mutex;
@@ -24,7 +24,12 @@ pub struct Done {
     pub before: u64,
     /// Damaged lines, whose runs were done again.
     pub torn: u64,
+    /// What the plans of the runs that were done now warn of, each once: at most [`WARNINGS_MAX`].
+    pub warnings: BTreeSet<String>,
 }
+
+/// Most warnings of a sweep. A grid can have one for each of its values.
+const WARNINGS_MAX: usize = 1000;
 
 /// Carries out a shard's runs on all CPUs, except those that its file in `folder` has. After Ctrl-C, runs that have begun
 /// are finished and kept.
@@ -40,6 +45,15 @@ pub fn carry_out(sweep: &Sweep, shard: Shard, folder: &Path, stop: &StopFlag) ->
     let left: usize = points.iter().map(|(_, runs)| runs.len()).sum();
     let progress = Progress::new(left as u64, &format!("sweep, {before} done before"));
     let failed: Mutex<Option<InputError>> = Mutex::new(None);
+    let warnings = Mutex::new(BTreeSet::new());
+    let warn = |plans: &Plans| {
+        let mut warnings = warnings.lock().unwrap_or_else(|poison| poison.into_inner());
+        let told = plans.values().flatten().flat_map(|plan| &plan.warnings);
+        warnings.extend(told.map(ToString::to_string));
+        while warnings.len() > WARNINGS_MAX {
+            warnings.pop_last();
+        }
+    };
     let keep = |record: Record| {
         let kept = store.append(&record);
         if let Err(error) = kept {
@@ -53,6 +67,7 @@ pub fn carry_out(sweep: &Sweep, shard: Shard, folder: &Path, stop: &StopFlag) ->
         .into_par_iter()
         .flat_map_iter(|(point, runs)| {
             let plans = if stop.is_set() { BTreeMap::new() } else { plans(sweep, point, &runs) };
+            warn(&plans);
             let done = runs.into_iter().take_while(|_| !stop.is_set()).map(|run| keep(record(sweep, run, &plans)));
             done.collect::<Vec<_>>()
         })
@@ -61,7 +76,8 @@ pub fn carry_out(sweep: &Sweep, shard: Shard, folder: &Path, stop: &StopFlag) ->
         return Err(error);
     }
     records.extend(new.into_iter().map(|record| (record.run, record)));
-    Ok(Done { records, before, torn })
+    let warnings = warnings.into_inner().unwrap_or_else(|poison| poison.into_inner());
+    Ok(Done { records, before, torn, warnings })
 }
 
 /// Carries out these runs, and keeps them nowhere. Returns a line for each that ended before `stop` was set, as the file of
@@ -70,9 +86,9 @@ pub fn carry_out_runs(sweep: &Sweep, runs: &[u64], stop: &StopFlag) -> String {
     let all = sweep.grid.runs();
     let known: Vec<u64> = runs.iter().copied().filter(|run| *run < all).collect();
     known
-        .chunk_by(|a, b| a / sweep.grid.runs_of_point() == b / sweep.grid.runs_of_point())
+        .chunk_by(|a, b| sweep.grid.point_of(*a) == sweep.grid.point_of(*b))
         .flat_map(|runs| {
-            let plans = plans(sweep, runs[0] / sweep.grid.runs_of_point(), runs);
+            let plans = plans(sweep, sweep.grid.point_of(runs[0]), runs);
             runs.iter().take_while(|_| !stop.is_set()).map(|&run| record(sweep, run, &plans).line()).collect::<Vec<_>>()
         })
         .collect()
@@ -85,7 +101,7 @@ pub(super) fn pending(grid: &Grid, shard: Shard, done: &BTreeMap<u64, Record>) -
     const TOGETHER_MAX: usize = 16;
     let mut points: Vec<(u64, Vec<u64>)> = Vec::new();
     for run in (0..grid.runs()).filter(|&run| shard.has(run) && !done.contains_key(&run)) {
-        let point = run / grid.runs_of_point();
+        let point = grid.point_of(run);
         match points.last_mut() {
             Some((last, runs)) if *last == point && runs.len() < TOGETHER_MAX => runs.push(run),
             _ => points.push((point, vec![run])),
@@ -105,7 +121,7 @@ fn plans(sweep: &Sweep, point: u64, runs: &[u64]) -> Plans {
         let plan = inputs::with(sweep.given.clone(), || sweep.grid.plan(point, Some(&delivery)));
         (delivery, plan.map_err(|error| error.to_string()))
     };
-    deliveries.collect::<std::collections::BTreeSet<_>>().into_iter().map(plan).collect()
+    deliveries.collect::<BTreeSet<_>>().into_iter().map(plan).collect()
 }
 
 /// Carries out one run.

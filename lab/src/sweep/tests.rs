@@ -1,6 +1,7 @@
 use super::store::{Content, Store};
 use super::*;
 use crate::interrupt::StopFlag;
+use crate::scenario::Request;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -99,6 +100,25 @@ fn every_run_has_a_number_and_its_setting() {
     assert_eq!(setup.values, [Some("0".into()), Some("80 ns".into())]);
     let distinct: std::collections::BTreeSet<String> = (0..24).map(|run| format!("{:?}", grid.setup(run))).collect();
     assert_eq!(distinct.len(), 24);
+}
+
+#[test]
+fn each_scenario_has_its_own_deliveries() {
+    let text = "scenario = [\"emr-low-qd1\", \"emr-polled\", \"rdma-qd1\"]\n[grid]\nduration = [\"1 ms\", \"2 ms\"]\n";
+    let grid = Grid::new(parse(text).unwrap()).unwrap();
+    let mut own: Vec<(String, Vec<String>)> = Vec::new();
+    for run in 0..grid.runs() {
+        let Setup { scenario, delivery, point, .. } = grid.setup(run);
+        assert_eq!(point, grid.point_of(run));
+        match own.last_mut().filter(|(last, _)| *last == scenario) {
+            Some((_, deliveries)) => deliveries.push(delivery),
+            None => own.push((scenario, vec![delivery])),
+        }
+    }
+    for (scenario, deliveries) in own {
+        let names = Request::of(&scenario).plan().unwrap().work.names();
+        assert_eq!(deliveries, [&names[..], &names[..]].concat(), "{scenario}");
+    }
 }
 
 #[test]
@@ -274,4 +294,12 @@ fn parquet_is_read_with_the_same_values() {
     assert_eq!((first.get_string(9).unwrap(), first.get_double(11).unwrap()), (id, *value));
     let csv = results.csv();
     assert!(csv.lines().nth(1).unwrap().contains(&format!(",{id},1/s,{value},")));
+}
+
+#[test]
+fn warnings_of_runs_are_told_once() {
+    let (folder, sweep) = folder(&SWEEP.replace("[1, 4, 0]", "[1.4, 1.96]"));
+    let done = run(&sweep.unwrap(), Shard::WHOLE, &folder.path().join("out"));
+    let depths: Vec<&String> = done.warnings.iter().filter(|warning| warning.contains("iodepth")).collect();
+    assert!(depths.len() == 2 && depths[0].contains("`1.4` as 1"), "{:?}", done.warnings);
 }

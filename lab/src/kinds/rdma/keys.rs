@@ -156,7 +156,7 @@ pub(super) const KEYS: &[Key<Rdma>] = &[
     },
     Key {
         name: "rdma.theft_every",
-        about: "a CPU of the initiator is gone for 1 ms, on average so often",
+        about: "a CPU of the initiator is gone for 1 ms, on average so often; its time counts as interrupt",
         default: None,
         value: Value::Quantity {
             unit: Unit::Time,

@@ -57,6 +57,8 @@ pub(super) fn settle(
     storage.staged = has_stages || has_own_ends || phases.any(|phase| phase.is_uneven(whole_ns));
     if !storage.staged {
         drop_plain(storage);
+        // All are counted from the end of the simulated ramp on, and none from a ramp of its own.
+        storage.jobs.iter_mut().filter_map(|job| job.load.as_mut()).for_each(|load| load.ends.ramp_ns = 0);
         return Ok(());
     }
     stop(storage, &own_end, spans, warnings);
