@@ -268,6 +268,22 @@ fn a_queue_that_was_enabled_or_disabled_late_can_be_opened() {
     .expect("it stops");
 }
 
+/// Only what this driver disabled late may be found disabled: otherwise somebody else commands the device.
+#[test]
+fn a_queue_that_somebody_else_disabled_is_an_error_to_close() {
+    host(config(), |host| {
+        let device = open(host, None);
+        device.open_queue(0, Stream::silent()).expect("free");
+        // Disable WQ, of queue 0 by its bit.
+        assert_eq!(host.command(7, 1), 0);
+        let refused = device.close_queue(0);
+        assert!(matches!(refused, Err(DsaError::Command(_, error)) if error.0 == 0x32), "{refused:?}");
+        device.shutdown()
+    })
+    .result
+    .expect("it stops");
+}
+
 #[test]
 fn recovery_of_a_healthy_device_opens_the_queue_again() {
     let mut config = config();

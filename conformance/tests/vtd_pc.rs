@@ -122,6 +122,7 @@ fn no_device_posts_by_itself_behind_a_unit_that_remaps() {
     let (mut rig, poster) =
         Rig::with(Options::default(), |machine, unit| machine.add_model(|_| Box::new(Poster::new(unit, 0x100))));
     let (pc, faults) = bring_up(&mut rig);
+    assert!(pc.units()[0].fault_line().is_some(), "somebody may want its count");
     let refused = rig.drive(move || {
         let region = |region| Regs::Model { model: poster, region };
         let capability = PostingCapability::find(&region(REGION_CONFIG)).expect("it posts");

@@ -237,7 +237,8 @@ impl ArmHarness {
         self.changing.load(Relaxed)
     }
 
-    pub(super) fn takes(&self, cpu: CpuId) -> bool {
+    /// Whether a CPU is in an interrupt.
+    pub(crate) fn takes(&self, cpu: CpuId) -> bool {
         self.takes[cpu.index()].load(Relaxed)
     }
 

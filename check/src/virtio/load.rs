@@ -11,6 +11,8 @@ use spec::virtio::feature::Feature;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+/// Most CPUs of a history.
+pub(super) const CPUS_MAX: usize = 4;
 /// Queues that the disk may have.
 pub(super) const QUEUES_MAX: usize = 3;
 /// Descriptors of each.
@@ -45,6 +47,8 @@ pub(super) struct Load {
     pub(super) exhausted: bool,
     /// The thread that a broken queue wakes.
     pub(super) repairer: OnceLock<ThreadId>,
+    /// Batches of requests that have ended on each CPU.
+    ended: [AtomicU64; CPUS_MAX],
 }
 
 impl Load {
@@ -61,7 +65,13 @@ impl Load {
             hostile,
             exhausted,
             repairer: OnceLock::new(),
+            ended: [const { AtomicU64::new(0) }; CPUS_MAX],
         }
+    }
+
+    /// Batches of requests that have ended on this CPU.
+    pub(super) fn ended_here(&self) -> &AtomicU64 {
+        &self.ended[SimHal.cpu().index()]
     }
 
     /// The present driver.
@@ -196,6 +206,7 @@ pub(super) struct Told(pub(super) Weak<Load>);
 impl BatchDone for Told {
     fn batch_done(&self, queue: u16, batch: &[Completed]) {
         let Some(load) = self.0.upgrade() else { return };
+        load.ended_here().fetch_add(1, Relaxed);
         for done in batch {
             load.buffers.end(done.tag, done.result.is_ok());
             match done.result {

@@ -3,7 +3,7 @@
 use super::buffers::Buffers;
 use super::changes::Changes;
 use super::end::{self, Before, Built};
-use super::load::{Load, QUEUES_MAX};
+use super::load::{CPUS_MAX, Load, QUEUES_MAX};
 use super::stack::{BIND_GAP_NS, BINDS_MAX, Bus, Place, Tick, VirtioStack, Which, policy};
 use super::step::{VirtioFault, VirtioStep};
 use super::{changes, manage, platform};
@@ -147,7 +147,7 @@ const CHANCES: [(&str, u64); 7] = [
 
 impl VirtioRig {
     pub(super) fn build(build: &mut Build<'_, VirtioFault>) -> Self {
-        let cpus = build.knobs.number("cpus", 1..=4) as u32;
+        let cpus = build.knobs.number("cpus", 1..=CPUS_MAX as u64) as u32;
         let mode = [EoiMode::Together, EoiMode::Split][build.knobs.choice("eoimode", &["0", "1"])];
         let buses = [draw_bus(build, "disk_bus", "disk_vectors"), draw_bus(build, "net_bus", "net_vectors")];
         let knobs = &mut *build.knobs;

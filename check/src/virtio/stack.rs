@@ -82,12 +82,23 @@ struct Bound {
 struct Marked {
     inner: Arc<dyn Action>,
     number: u64,
+    load: Arc<Load>,
+    system: Arc<ArmHarness>,
 }
 
 impl Action for Marked {
     fn handle(&self, irq: Irq) -> IrqReturn {
         Mark::HandlerEntered.of(self.number);
+        let ended = self.load.ended_here().load(Relaxed);
         let answer = self.inner.handle(irq);
+        // Nothing else runs on a CPU in an interrupt. A thread's handler may be interrupted.
+        let has_ended = self.system.takes(SimHal.cpu()) && self.load.ended_here().load(Relaxed) != ended;
+        if has_ended && answer == IrqReturn::None {
+            violate(
+                "truth",
+                format!("a handler of line {} ended requests and said that the interrupt is not its own", irq.0),
+            );
+        }
         Mark::HandlerLeft.of(self.number);
         marks::answered(irq, answer, false);
         answer
@@ -406,7 +417,8 @@ impl VirtioStack {
             marks::installing(line.irq());
             let number = self.numbers.fetch_add(1, Relaxed);
             Mark::LineOpened.of(number);
-            let marked = Arc::new(Marked { inner, number });
+            let (load, system) = (self.load.clone(), self.system.clone());
+            let marked = Arc::new(Marked { inner, number, load, system });
             let handler = line.request("virtio", RequestFlags::default(), marked).expect("a new line");
             self.lines[which as usize].lock().expect("one host thread").push(Bound { handler, line, number });
         }

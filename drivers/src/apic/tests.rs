@@ -114,3 +114,13 @@ fn an_nmi_line_says_so_in_its_message() {
     assert_eq!(level.chip().compose_message(&level).unwrap().data, 0x431);
     assert!(!level.chip().retrigger(&level));
 }
+
+/// "In-Service Register": 256 bits in eight registers from 810h on.
+#[test]
+fn what_is_in_service_is_read() {
+    let (script, lapic) = lapic(ApicMode::X2Apic);
+    script.answer(0x811, &[1 << 0x11]);
+    assert!(lapic.is_in_service(Vector(0x31)));
+    script.answer(0x811, &[1 << 0x11]);
+    assert!(!lapic.is_in_service(Vector(0x30)));
+}

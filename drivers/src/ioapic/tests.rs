@@ -130,6 +130,9 @@ fn a_plain_pin_is_written_masked_then_opened() {
     assert_eq!(setup.apic.writes(), [(0x80b, 64, 0)]);
     assert_eq!(setup.script.writes(), [], "the local APIC's EOI is broadcast");
     assert!(domain.allocate(&request(1)).is_err() && domain.allocate(&request(2)).is_err());
+    domain.release(levels[0].hwirq);
+    assert_eq!(setup.redirections().first(), Some(&(0x12, 0x1_0000)), "masked, and somebody else's");
+    assert!(domain.allocate(&request(1)).is_ok());
 }
 
 /// A level-triggered pin of vector 0x31, open, without a remapping unit.

@@ -29,13 +29,16 @@ struct Fake {
     /// And these read as 1.
     stuck: u8,
     did: Mutex<Vec<Did>>,
+    /// Of the interrupts that it raises.
+    cause: Cause,
 }
 
 impl Fake {
     fn new(vectors: u16, gives: u16) -> Self {
         let offered = Features::of(&[Feature::VERSION_1, Feature::MULTI_IRQ, Feature::EVENT_IDX, Feature::IN_ORDER]);
         let (status, did) = (Mutex::new(0), Mutex::default());
-        Self { offered, vectors, gives, has_single: true, queues: 3, status, keeps: 0xff, stuck: 0, did }
+        let cause = Cause::NONE;
+        Self { offered, vectors, gives, has_single: true, queues: 3, status, keeps: 0xff, stuck: 0, did, cause }
     }
 
     fn note(&self, did: Did) {
@@ -107,7 +110,7 @@ impl Transport for Fake {
         if vector < self.gives { vector } else { NO_VECTOR }
     }
     fn interrupt(&self, _: Interrupt) -> Cause {
-        Cause::NONE
+        self.cause
     }
 }
 
@@ -117,6 +120,34 @@ fn open_fake(fake: &Fake, count: u16) -> Result<Session<HostHal>, VirtioError> {
     let wants =
         Wants { device: DeviceId::BLOCK, features: Features::NONE, policy: VectorPolicy::Ladder, queues: &queues };
     open(HostHal::manual(1), fake, &wants, Ok)
+}
+
+/// Counts what its driver is told: interrupts of queues, and changes of the configuration.
+#[derive(Default)]
+struct Told(Mutex<[u32; 2]>);
+
+impl Served for Told {
+    fn queue_interrupt(&self, _: u16) {
+        self.0.lock().unwrap()[0] += 1;
+    }
+    fn configuration_changed(&self) {
+        self.0.lock().unwrap()[1] += 1;
+    }
+}
+
+/// VIRTIO 4.2.2.1: InterruptStatus names either cause, or both.
+#[test]
+fn an_interrupt_of_either_cause_is_the_devices_own() {
+    for (queues, configuration) in [(true, false), (false, true), (true, true), (false, false)] {
+        let transport: Arc<dyn Transport> =
+            Arc::new(Fake { cause: Cause { queues, configuration }, ..Fake::new(0, 0) });
+        let map =
+            VectorMap { rung: Rung::Single, configuration: NO_VECTOR, queues: vec![(0, NO_VECTOR), (1, NO_VECTOR)] };
+        let told = Arc::new(Told::default());
+        let handled = handlers(HostHal::manual(1), &transport, &map, &told)[0].handle(Irq(7)) == IrqReturn::Handled;
+        assert_eq!(handled, queues || configuration);
+        assert_eq!(*told.0.lock().unwrap(), [2 * u32::from(queues), u32::from(configuration)]);
+    }
 }
 
 /// VERSION_1 (32), EVENT_IDX (29), and MULTI_IRQ (44) or not; what nobody asked for (IN_ORDER, 35) is not accepted.
