@@ -33,8 +33,10 @@ mod python;
 mod sparse;
 mod tarred;
 mod text_options;
+mod xz;
 mod zip_parts;
 mod zipped;
+mod zstd;
 
 /// Something that a reader could not use, for people: what, and where.
 pub type Note = String;

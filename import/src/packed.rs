@@ -3,14 +3,13 @@
 //! Both xz and zstd state in their head how much memory they need; a stranger's file may state any number.
 
 use crate::archive::ArchiveError;
+use crate::xz::Streams;
+use crate::zstd::Frames;
 use flate2::read::MultiGzDecoder;
-use lzma_rust2::XzReader;
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
-use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 
 /// Most memory that a file may ask for: twice what `xz -9` and the least `zstd --long` need.
-const WINDOW_MAX: u64 = 128 << 20;
+pub(crate) const WINDOW_MAX: u64 = 128 << 20;
 
 /// How a file is compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,12 +41,12 @@ impl Packing {
         name.strip_suffix(ending).unwrap_or(name)
     }
 
-    /// The content of a file.
+    /// The content of a file: of one that is cut off or damaged all that comes before, and then an error.
     pub(crate) fn reader<'a>(self, file: impl Read + 'a) -> Box<dyn Read + 'a> {
         match self {
             Self::Plain => Box::new(file),
             Self::Gzip => Box::new(MultiGzDecoder::new(file)),
-            Self::Xz => Box::new(XzReader::new_mem_limit(file, true, (WINDOW_MAX >> 10) as u32)),
+            Self::Xz => Box::new(Streams::of(file)),
             Self::Zstd => Box::new(Frames::of(file)),
         }
     }
@@ -57,79 +56,10 @@ impl Packing {
         match (self, error.kind()) {
             (Self::Plain, _) => ArchiveError::Io(error),
             (_, ErrorKind::OutOfMemory) => ArchiveError::TooMuch("bytes of memory in its compression", WINDOW_MAX),
+            (_, ErrorKind::UnexpectedEof) => ArchiveError::Unreadable("it is cut off before its first file".to_owned()),
             _ => ArchiveError::Unreadable(format!("its compression is damaged ({error})")),
         }
     }
-}
-
-/// The content of a zstd file: its frames one after another. The library reads a single one.
-struct Frames<R: Read> {
-    source: BufReader<R>,
-    decoder: FrameDecoder,
-    /// A frame has begun, and was not read to its end.
-    is_within: bool,
-}
-
-impl<R: Read> Frames<R> {
-    fn of(file: R) -> Self {
-        let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(WINDOW_MAX);
-        Self { source: BufReader::new(file), decoder, is_within: false }
-    }
-
-    /// Reads of the frame that has begun; 0 at its end.
-    fn read_frame(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-            self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1)).map_err(invalid)?;
-        }
-        let count = self.decoder.read(buffer)?;
-        let sums = (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum());
-        if count == 0 && matches!(sums, (Some(stated), found) if found != Some(stated)) {
-            return Err(invalid("its checksum is wrong"));
-        }
-        Ok(count)
-    }
-
-    /// Begins the next frame; false at the file's end. Frames without content are passed over.
-    fn begin(&mut self) -> io::Result<bool> {
-        while !self.source.fill_buf()?.is_empty() {
-            match self.decoder.init(&mut self.source) {
-                Ok(()) => return Ok(true),
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
-                    io::copy(&mut self.source.by_ref().take(length.into()), &mut io::sink())?;
-                }
-                Err(error @ FrameDecoderError::WindowSizeTooBig { .. }) => {
-                    return Err(io::Error::new(ErrorKind::OutOfMemory, error));
-                }
-                Err(error) => return Err(invalid(error)),
-            }
-        }
-        Ok(false)
-    }
-}
-
-impl<R: Read> Read for Frames<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() {
-            return Ok(0);
-        }
-        loop {
-            if !self.is_within && !self.begin()? {
-                return Ok(0);
-            }
-            match self.read_frame(buffer)? {
-                0 => self.is_within = false,
-                count => {
-                    self.is_within = true;
-                    return Ok(count);
-                }
-            }
-        }
-    }
-}
-
-fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, why)
 }
 
 #[cfg(test)]
@@ -161,13 +91,27 @@ mod tests {
     }
 
     fn tar(files: &[(&str, usize)]) -> Vec<u8> {
+        tar_of(files, |bytes| vec![b'x'; bytes])
+    }
+
+    fn tar_of(files: &[(&str, usize)], content: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());
         for (name, bytes) in files {
             let mut header = tar::Header::new_gnu();
             header.set_size(*bytes as u64);
-            builder.append_data(&mut header, name, &vec![b'x'; *bytes][..]).unwrap();
+            builder.append_data(&mut header, name, &content(*bytes)[..]).unwrap();
         }
         builder.into_inner().unwrap()
+    }
+
+    /// Bytes that cannot be compressed, others for each number of them.
+    fn noise(bytes: usize) -> Vec<u8> {
+        let next = |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        std::iter::successors(Some(bytes as u64 * 7), next)
+            .skip(1)
+            .map(|state: u64| (state >> 56) as u8)
+            .take(bytes)
+            .collect()
     }
 
     fn read(bytes: &[u8]) -> Result<Vec<u8>, io::Error> {
@@ -192,6 +136,33 @@ mod tests {
             }
         }
         assert_eq!(Packing::Xz.unpacked_name("fio.json.xz"), "fio.json");
+    }
+
+    #[test]
+    fn what_is_cut_off_or_damaged_is_read_up_to_there() {
+        let limits = Limits { file_bytes: 1 << 20, total_bytes: 2 << 20, ..LIMITS };
+        // zstd checks blocks of 128 KiB, and so loses the whole of a smaller file; xz and gzip do not.
+        for (packing, bytes) in [
+            (Packing::Gzip, 700),
+            (Packing::Xz, 700),
+            (Packing::Gzip, 300_000),
+            (Packing::Xz, 300_000),
+            (Packing::Zstd, 300_000),
+        ] {
+            let whole = packed(packing, &tar_of(&[("a", bytes), ("b", bytes + 1)], noise));
+            let cut = of_bytes(&whole[..whole.len() * 3 / 4], &limits);
+            let cut = cut.unwrap_or_else(|error| panic!("{packing:?}, {bytes}: {error}"));
+            assert_eq!(cut.files, [("a".to_owned(), noise(bytes))].into(), "{packing:?}, {bytes}");
+            assert!(cut.notes.len() == 1 && cut.notes[0].starts_with("b is cut off"), "{:?}", cut.notes);
+            let error = of_bytes(&whole[..20], &limits).unwrap_err().to_string();
+            assert_eq!(error, "cannot be read: it is cut off before its first file", "{packing:?}");
+        }
+        // A frame with a window of 128 KiB, a raw block with the first file, and one of the kind 3, which is none.
+        let first = tar(&[("a", 700), ("b", 700)])[..1536].to_vec();
+        let size = (first.len() as u32) << 3;
+        let damaged = [b"\x28\xb5\x2f\xfd\x00\x38", &size.to_le_bytes()[..3], &first, b"\x07\0\0"].concat();
+        let found = of_bytes(&damaged, &limits).unwrap();
+        assert!(found.files.len() == 1 && found.notes[0].contains("block"), "{:?}", found.notes);
     }
 
     #[test]
