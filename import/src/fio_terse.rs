@@ -3,7 +3,7 @@
 use crate::command_line::{self, CommandLine};
 use crate::fio_banner::{Banner, banner};
 use crate::fio_job::rest_of;
-use crate::fio_json::{Direction, FioJob, FioOutput};
+use crate::fio_json::{ALL_CLIENTS, Direction, FioJob, FioOutput};
 use crate::text_options::add_options;
 
 /// Lines of numbers. Each direction has a list of percentiles; what stands round it follows from the list's place.
@@ -31,6 +31,9 @@ pub(crate) fn parse(text: &str) -> Option<Vec<FioOutput>> {
         output.jobs.push(job);
     }
     let runs = runs.into_iter().map(|(said, mut output)| {
+        if output.jobs.len() > 1 {
+            output.jobs.retain(|job| job.name != ALL_CLIENTS);
+        }
         add_options(&mut output, said.command);
         output
     });
@@ -160,6 +163,19 @@ pub(crate) mod tests {
         let found = runs(&format!("{banner}\nfio-3.33\nStarting 1 process\n{}\n", line("3")));
         assert_eq!((found.len(), found[0].jobs[0].options.len()), (1, 4), "{found:?}");
         assert_eq!(runs(&format!("{}\n{}\n", line("3"), line("3")))[0].jobs.len(), 2);
+    }
+
+    #[test]
+    fn the_sum_of_all_clients_is_no_job() {
+        let all = line("3").replace(";a;", ";All clients;");
+        let names = |text: &str| -> Vec<String> {
+            let found = FioOutput::parse(text.as_bytes()).unwrap();
+            found.jobs.into_iter().map(|job| job.name).collect()
+        };
+        let of_b = line("3").replace(";a;", ";b;");
+        // A line of the disk stands between the jobs and the sum.
+        assert_eq!(names(&format!("{}\n{of_b}\n;nvme0n1;932;853;0;0;68;59;127;1.68%\n{all}\n", line("3"))), ["a", "b"]);
+        assert_eq!(names(&all), ["All clients"]);
     }
 
     #[test]
