@@ -16,8 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+mod replay;
+
+use replay::replay;
 
 /// Histories of a default campaign, for each scenario.
 const SEEDS_DEFAULT: u64 = 300;
@@ -36,7 +39,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "S", value_delimiter = ',')]
     pub scenario: Vec<String>,
     /// Number of histories of each scenario.
-    #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "replay"])]
+    #[arg(long, value_name = "N", value_parser = seeds, conflicts_with_all = ["minutes", "replay"])]
     pub seeds: Option<u64>,
     /// Search for this time: random histories of all scenarios, orders of operations and single faults on their small
     /// machines, and one history in several forms. The report says what the time went to.
@@ -161,6 +164,10 @@ fn seed(text: &str) -> Result<u64, String> {
         None => text.parse(),
     };
     parsed.map_err(|error| format!("{error}; valid is 0 to 2^64 - 1, decimal or 0x…"))
+}
+
+fn seeds(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or("valid is 1 or more".into())
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -406,32 +413,6 @@ pub fn answer(
         }
     }
     Ok(answer)
-}
-
-fn replay(args: &CheckArgs, scenarios: &[&'static dyn Scenario], recipe: Recipe) -> Result<u8, CheckError> {
-    let [scenario] = scenarios else {
-        return Err(CheckError::Input("--replay: needs one --scenario".into()));
-    };
-    let run = scenario.run(&recipe).map_err(|error| CheckError::Input(error.to_string()))?;
-    match run.failure {
-        Some(failure) => {
-            let shortest = if args.shrink {
-                shrink::shrink(*scenario, &recipe, &failure, &AtomicBool::new(false))
-            } else {
-                recipe
-            };
-            show(args, *scenario, &shortest)?;
-            Ok(failure.kind.exit_code())
-        }
-        None => {
-            report::say(format_args!("\n{}", report::history(*scenario, &recipe, &run)));
-            report::say(format_args!(
-                "passed: {} I/Os, {} interrupts, digest {:#018x}",
-                run.ios, run.interrupts, run.digest
-            ));
-            Ok(0)
-        }
-    }
 }
 
 /// Prints a failing history, and writes its trace.

@@ -22,6 +22,8 @@ fn what_is_wrong_is_named_with_what_would_be_valid() {
     assert!(refused("check --faults fire").contains("--faults fire: valid is all, none, or of "));
     assert!(refused("check --replay 1").contains("needs one --scenario"));
     assert!(refused("check --scenario pc-plain --replay 1 --keep x").contains("numbers of events"));
+    let said = refused("check --scenario pc-plain --replay 0x5eed --keep 99999");
+    assert!(said.starts_with("--keep 99999: the history has no such event; valid are events 1 to "), "{said}");
     assert!(refused("check --scenario pc-plain --replay 1 --set cpus=99").contains("1 to 8"));
     // In a search too, which would tell it as a finding of a history.
     for line in ["check --scenario pc-plain --set cpus=0", "check --scenario pc-plain --guided --set cpus=0"] {
@@ -31,7 +33,13 @@ fn what_is_wrong_is_named_with_what_would_be_valid() {
     assert!(refused("check --scenario pc-plain --replay 1 --reseed cpu=1").contains("valid is PART=SEED"));
     assert!(refused("check --scenario pc-plain --replay 1 --at 4").contains("--at 4: valid is NUMBER=NS"));
     assert!(refused("check --without gravity").contains("--without gravity: valid is of "));
-    for line in ["check --seeds 1 --minutes 1", "check --replay 1 --seeds 3", "check --seed five", "check --keep 1"] {
+    for line in [
+        "check --seeds 0",
+        "check --seeds 1 --minutes 1",
+        "check --replay 1 --seeds 3",
+        "check --seed five",
+        "check --keep 1",
+    ] {
         assert!(parse(line).is_err(), "{line}");
     }
     assert_eq!(parse("check --seed 0x5eed").expect("hex").seed, Some(0x5eed));
