@@ -22,7 +22,12 @@ impl<'t> Document<'t> {
         let root = DeTable::parse(text).map_err(|error| {
             let line = error.span().map(|span| line_of(text, span.start));
             let place = Place { line, ..Place::file(file) };
-            InputError::new(&place, "", Problem::Syntax(error.message().replace('\n', "; ")))
+            let given_again = error.span().filter(|_| error.message() == "duplicate key");
+            let why = match given_again.and_then(|span| Some((text.get(span.clone())?, span.start))) {
+                Some((key, at)) => twice(text, key, at),
+                None => error.message().replace('\n', "; "),
+            };
+            InputError::new(&place, "", Problem::Syntax(why))
         })?;
         let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
         Ok(Self { file, line_ends, root })
@@ -161,6 +166,42 @@ fn line_of(text: &str, offset: usize) -> u32 {
     1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count() as u32
 }
 
+/// What is wrong with a key that a table has already, and, if it can be told, in which line. The library does not tell.
+fn twice(text: &str, key: &str, at: usize) -> String {
+    let line_start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let mut starts = Vec::new();
+    if let Ok(before) = DeTable::parse(&text[..line_start]) {
+        starts_of(before.get_ref(), key, &mut starts);
+    }
+    // Of several of this name, the last is the one if no other table begins in between.
+    let last = starts.iter().copied().max();
+    let is_it = |start: &usize| starts.len() == 1 || !text[*start..at].contains("\n[") && line_start == at;
+    match last.filter(is_it) {
+        Some(start) => {
+            format!("duplicate key `{key}`, which line {} has already; valid: one of them", line_of(text, start))
+        }
+        None => format!("duplicate key `{key}`; valid: one of them"),
+    }
+}
+
+/// Where a key of this name begins, in a table and all below it.
+fn starts_of(table: &DeTable<'_>, name: &str, found: &mut Vec<usize>) {
+    for (key, value) in table {
+        if key.get_ref() == name {
+            found.push(key.span().start);
+        }
+        starts_within(value.get_ref(), name, found);
+    }
+}
+
+fn starts_within(value: &DeValue<'_>, name: &str, found: &mut Vec<usize>) {
+    match value {
+        DeValue::Table(table) => starts_of(table, name, found),
+        DeValue::Array(items) => items.iter().for_each(|item| starts_within(item.get_ref(), name, found)),
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,6 +217,22 @@ mod tests {
         let items: Vec<Setting> = items.into_iter().map(|item| item.scalar("").unwrap()).collect();
         assert_eq!(items[0], Setting::new(Place::line("f.toml", 4), "b.c.e", "16"));
         assert_eq!(items[1], Setting::new(Place::line("f.toml", 5), "b.c.e", "2.5"));
+    }
+
+    #[test]
+    fn a_duplicate_key_is_named_with_its_first_line() {
+        let error = |text| Document::parse("f.toml", text).err().unwrap().to_string();
+        let said = "f.toml:3: duplicate key `a`, which line 1 has already; valid: one of them";
+        assert_eq!(error("a = 1\nb = 2\na = 3\n"), said);
+        // The same key in another table is another key.
+        let jobs = "[[jobs]]\nrw = 1\n[[jobs]]\nrw = 2\nbs = 3\nrw = 4\n";
+        assert_eq!(error(jobs), "f.toml:6: duplicate key `rw`, which line 4 has already; valid: one of them");
+        assert_eq!(error("a.k = 1\nb.k = 2\na.k = 3\n"), "f.toml:3: duplicate key `k`; valid: one of them");
+        assert_eq!(error("x = {a = 1, a = 2}\n"), "f.toml:1: duplicate key `a`; valid: one of them");
+        assert_eq!(
+            error("[a]\n[b]\n[a]\n"),
+            "f.toml:3: duplicate key `a`, which line 1 has already; valid: one of them"
+        );
     }
 
     #[test]
