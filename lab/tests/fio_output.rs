@@ -265,6 +265,8 @@ fn what_cannot_be_written_is_said_before_the_run() {
     assert!(said.contains("--fio-logs: `logs` would stay empty: no job asks for a log"), "{said}");
     let said = refused(&["run", "rdma-deep", "--fio-json", "x.json"]);
     assert!(said.contains("--fio-json: `x.json` is for jobs on drives"), "{said}");
+    let said = refused(&["run", "rdma-deep", "--per-job"]);
+    assert!(said.contains("--per-job: is for jobs on drives, which rdma-deep"), "{said}");
     assert!(refused(&["run", "job.fio", "--fio-json", "no/x.json"]).contains("cannot be written"));
     assert!(refused(&["run", "job.fio", "--fio-json", "x", "--json", "x"]).contains("is written twice"));
 }

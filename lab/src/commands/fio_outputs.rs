@@ -3,7 +3,7 @@
 use crate::atomic_file::{AtomicFile, say};
 use crate::cli::{self, Failure, RunArgs};
 use crate::fio::{json, logs};
-use crate::input::{InputError, Place};
+use crate::input::{InputError, Place, Problem};
 use crate::kinds::storage::{Detail, Storage};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
@@ -38,12 +38,14 @@ impl FioOutputs {
         let first_asked = asked.into_iter().find_map(|(option, path)| Some((option, path.as_ref()?)));
         let wants_figures = args.json.is_some() || args.html.is_some() || first_asked.is_some() || args.per_job;
         let Some(comparison) = plan.work.of_mut::<Storage>() else {
-            let jobs = args.per_job.then(|| ("--per-job", PathBuf::new()));
-            let jobs = jobs.as_ref().map(|(option, path)| (*option, path));
-            return match first_asked.or(jobs) {
+            let why = format!("is for jobs on drives, which {} does not have", source.file);
+            return match first_asked {
                 Some((option, path)) => {
-                    let why = format!("is for jobs on drives, which {} does not have", source.file);
                     Err(InputError::value(&Place::option(option), "", path.display(), why, "--json"))
+                }
+                None if args.per_job => {
+                    let why = Problem::Syntax(format!("{why}; valid: --json"));
+                    Err(InputError::new(&Place::option("--per-job"), "", why))
                 }
                 None => Ok(outputs),
             };
