@@ -125,6 +125,12 @@ fn a_list_has_its_manifest_beside_it() {
     text(&campanile(folder.path(), &["irqs", "s.toml", "--delivery", "posted", "--json", "lines.json"]));
     let manifest: Value = serde_json::from_str(&read(folder.path(), "lines.json.manifest.json")).unwrap();
     assert_eq!(manifest["arguments"], serde_json::json!(["irqs", "s.toml", "--delivery", "posted"]));
+    for file in ["lines.json", "lines.json.manifest.json"] {
+        let output = campanile(folder.path(), &["rerun", file]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let why = format!("{file}: manifest: campanile irqs is not run again; valid: a result of run or sweep");
+        assert!(output.status.code() == Some(2) && said.contains(&why), "{said}");
+    }
 }
 
 #[test]

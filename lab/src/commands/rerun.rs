@@ -93,7 +93,8 @@ fn result(path: &str) -> Result<(Vec<u8>, Manifest, Form), InputError> {
         Some(text) => (serde_json::from_str(&text).unwrap_or_default(), Form::Trace),
         None => {
             let parsed = serde_json::from_slice(&bytes);
-            manifest_of(parsed.map_err(|error| syntax(format!("is no JSON ({error})")))?).ok_or_else(|| {
+            let found = manifest_of(parsed.map_err(|error| syntax(format!("is no JSON ({error})")))?);
+            found.or_else(|| Some((beside(path)?, Form::Json))).ok_or_else(|| {
                 let why = "has no manifest: it is a result of version 0.1.0 before manifests, or no result; valid: the \
                            JSON, the trace or fio's JSON of campanile run, or manifest.json of a sweep";
                 syntax(why.to_owned())
@@ -112,9 +113,22 @@ fn result(path: &str) -> Result<(Vec<u8>, Manifest, Form), InputError> {
     Ok((bytes, manifest, form))
 }
 
+/// The manifest of a list, which has no place for it: a file of its own beside it.
+fn beside(path: &str) -> Option<Value> {
+    let (bytes, _) = read_beginning(&format!("{path}.manifest.json"), BYTES_MAX).ok()?;
+    serde_json::from_slice(&bytes).ok().filter(is_manifest)
+}
+
+/// Whether a JSON file is a manifest itself: a sweep's, or that of a list. A run's stands within its result.
+fn is_manifest(value: &Value) -> bool {
+    let schema = value.get("schema").and_then(Value::as_str);
+    schema.is_some_and(|schema| schema.starts_with("campanile ") && schema != "campanile run")
+        && value.get("manifest").is_none()
+}
+
 /// The manifest of a JSON file: a sweep's, a run's, or that of a run in fio's form.
 fn manifest_of(mut value: Value) -> Option<(Value, Form)> {
-    if value.get("schema").is_some_and(|schema| schema == "campanile sweep") {
+    if is_manifest(&value) {
         return Some((value, Form::Json));
     }
     if let Some(manifest) = value.get_mut("manifest") {
