@@ -1,13 +1,15 @@
 //! The command line: the commands, and their exit codes.
 
 mod advise;
+mod import;
 
 pub use advise::AdviseArgs;
+pub use import::ImportArgs;
 
 use crate::input::{InputError, Place};
 use crate::report::narrow;
 use crate::report::table::WIDTH;
-use crate::scenario::Request;
+use crate::scenario::{Request, SEEDS_MAX};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::fmt;
@@ -96,7 +98,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub experiment: ExperimentArgs,
     /// Run with seeds 1 to N. The figures are means with their 95 % confidence.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seeds)]
     pub seeds: Option<u32>,
     /// Write the figures as JSON.
     #[arg(long, value_name = "FILE")]
@@ -190,41 +192,6 @@ pub struct CalibrateArgs {
     pub json: Option<PathBuf>,
 }
 
-/// `campanile import`.
-#[derive(Args, Clone, PartialEq, Eq, Debug)]
-pub struct ImportArgs {
-    /// An archive of scripts/measure-server, or its folder.
-    #[arg(required_unless_present = "fio_json", conflicts_with_all = ["fio_json", "job", "interrupts", "stat", "lscpu"])]
-    pub archive: Option<PathBuf>,
-    /// What `fio --output-format=json` printed. May be given several times, for runs of one job.
-    #[arg(long, value_name = "FILE")]
-    pub fio_json: Vec<PathBuf>,
-    /// The job file of those runs. Without it, the options that fio printed.
-    #[arg(long, value_name = "FILE", requires = "fio_json")]
-    pub job: Option<PathBuf>,
-    /// /proc/interrupts before and after a run.
-    #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 2, requires = "fio_json")]
-    pub interrupts: Vec<PathBuf>,
-    /// /proc/stat before and after a run.
-    #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 2, requires = "fio_json")]
-    pub stat: Vec<PathBuf>,
-    /// What lscpu printed.
-    #[arg(long, value_name = "FILE", requires = "fio_json")]
-    pub lscpu: Option<PathBuf>,
-    /// The host whose jobs are meant, in what a client of fio's printed of several.
-    #[arg(long, value_name = "NAME")]
-    pub host: Option<String>,
-    /// The platform that lends the constants that the data do not decide.
-    #[arg(long, value_name = "P", default_value = "emr")]
-    pub base: String,
-    /// The folder to write. Its name becomes the platform's.
-    #[arg(long, value_name = "DIR", default_value = "my-server")]
-    pub out: PathBuf,
-    /// Write what was fitted, stated and borrowed as JSON.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-}
-
 /// `campanile transfer`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct TransferArgs {
@@ -276,6 +243,12 @@ impl Cli {
     pub fn of(line: Vec<OsString>) -> Self {
         Self::parse_from(as_list(line))
     }
+}
+
+/// The number of `--seeds`.
+fn seeds(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|count| (1..=SEEDS_MAX).contains(&u64::from(*count)));
+    count.ok_or_else(|| format!("valid: a whole number from 1 to {SEEDS_MAX}"))
 }
 
 fn as_list(mut arguments: Vec<OsString>) -> Vec<OsString> {
@@ -458,6 +431,8 @@ mod tests {
             "campanile",
             "campanile run",
             "campanile run x --seeds -1",
+            "campanile run x --seeds 0",
+            "campanile advise x --seeds 1001",
             "campanile run x --sets a=1",
             "campanile calibrate",
             "campanile sing",
@@ -467,6 +442,14 @@ mod tests {
         ] {
             let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_number_of_seeds_is_refused_with_one_range() {
+        for line in ["run x --seeds 0", "run x --seeds 1001", "advise x --seeds 99999999999", "advise x --seeds many"] {
+            let error = Cli::try_parse_from(format!("campanile {line}").split(' ')).unwrap_err().to_string();
+            assert!(error.contains("valid: a whole number from 1 to 1000") && !error.contains("in 0.."), "{error}");
         }
     }
 

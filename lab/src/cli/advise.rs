@@ -38,7 +38,7 @@ pub struct AdviseArgs {
     #[arg(long, value_enum, default_value = "throughput")]
     pub by: Criterion,
     /// Seeds of today's server and of each remedy.
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = super::seeds)]
     pub seeds: u32,
     /// Points at which the platform's fitted constants are moved. The default is all points of an imported platform's
     /// region, or else 4.

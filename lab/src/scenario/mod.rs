@@ -22,7 +22,8 @@ use common::Common;
 use draft::{Asked, Resolved};
 use files::Files;
 use key::Described;
-use read::{SEEDS_MAX, Scenario};
+pub(crate) use read::SEEDS_MAX;
+use read::Scenario;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -31,7 +31,7 @@ fn tables() -> Vec<&'static str> {
 }
 
 /// The most seeds of one experiment.
-pub(super) const SEEDS_MAX: u64 = 1000;
+pub(crate) const SEEDS_MAX: u64 = 1000;
 
 impl Scenario {
     /// Reads a scenario file.
