@@ -230,11 +230,12 @@ pub fn of_bytes(bytes: &[u8], limits: &Limits) -> Result<Contents, ArchiveError>
     outer_of_bytes(bytes, limits).map(|contents| nested::unpacked(contents, limits))
 }
 
-/// The only file in what is compressed, or in an archive. None if there are several.
+/// The only file in what is compressed, or in an archive. None if there are several, or perhaps others that are not read.
 pub fn only_file(bytes: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let packed = Contents::from(Files::from([("file".to_owned(), bytes.to_vec())]));
-    let mut files = nested::unpacked(packed, limits).files.into_values();
-    files.next().filter(|_| files.next().is_none())
+    let found = nested::unpacked(packed, limits);
+    let mut files = found.files.into_values();
+    files.next().filter(|_| files.next().is_none() && found.notes.is_empty())
 }
 
 /// As [`of_bytes`], without what archives within hold.

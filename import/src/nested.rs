@@ -109,6 +109,9 @@ mod tests {
         assert_eq!(only(&gzip(b"reading")).as_deref(), Some(&b"reading"[..]));
         assert_eq!(only(&gzip(&tar(&[("a", b"x")]))).as_deref(), Some(&b"x"[..]));
         assert_eq!(only(&tar(&[("a", b"x"), ("b", b"y")])), None, "which of the two is not known");
+        let cut = &tar(&[("a", b"x"), ("b", &[b'y'; 600])])[..1700];
+        assert_eq!(of(cut).0, ["a"]);
+        assert_eq!(only(cut), None, "others were cut off");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{output, stop_flag, table, takes_standard_output, write_table};
 use crate::atomic_file::say;
 use crate::calibrate::{CalibrateError, rounded};
 use crate::cli::{self, Failure, ImportArgs};
-use crate::input::{InputError, Place, read_beginning, read_file};
+use crate::input::{InputError, Place, Problem, read_beginning, read_file};
 use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
@@ -50,8 +50,8 @@ struct Read {
 impl Read {
     fn of(args: &ImportArgs, arguments: &[String]) -> Result<Self, Failure> {
         let (inputs, read) = inputs::noted(Given::default(), || {
-            let base = Platform::load(&Setting::new(Place::option("--base"), "", &args.base))?;
-            Ok::<_, Failure>((base, gather(args)?))
+            refuse_nothing(args)?;
+            Ok::<_, Failure>((base(&args.base)?, gather(args)?))
         });
         let (base, server) = inputs?;
         let manifest = Manifest::new(arguments, &read).with("base", base.name.as_str());
@@ -66,6 +66,28 @@ impl Read {
         })?;
         Ok((found, self.manifest))
     }
+}
+
+/// Refuses a command line without anything to import.
+fn refuse_nothing(args: &ImportArgs) -> Result<(), InputError> {
+    if args.archive.is_none() && args.fio_json.is_empty() {
+        let why = "nothing to import; valid: an ARCHIVE, or --fio-json FILE".to_owned();
+        return Err(InputError::new(&Place::option("import"), "", Problem::Syntax(why)));
+    }
+    Ok(())
+}
+
+/// The platform of `--base`. Of a file that is none, what it is, if it is something that another option takes.
+fn base(name: &str) -> Result<Platform, InputError> {
+    let setting = Setting::new(Place::option("--base"), "", name);
+    Platform::load(&setting).map_err(|error| {
+        // The sections of a platform file with an error in it look like those of a job file.
+        let bytes = if name.ends_with(".toml") { None } else { read_file(name).ok() };
+        match bytes.and_then(|bytes| Kind::of(&bytes)) {
+            Some(kind) => setting.wrong(format!("is {kind}{}", taken_by(kind)), "a platform's name or file"),
+            None => error,
+        }
+    })
 }
 
 /// The server of the arguments: an archive, or single files.
@@ -122,25 +144,32 @@ fn gather(args: &ImportArgs) -> Result<Server, Failure> {
 fn read(kind: Kind, path: &Path) -> Result<Vec<u8>, InputError> {
     let place = Place::option(kind.option().unwrap_or("import"));
     let wrong = |why, valid: &str| InputError::value(&place, "", path.display(), why, valid);
+    let other = |other: Kind| wrong(format!("is {other}{}", taken_by(other)), &kind.to_string());
     let most = Limits::SERVER.file_bytes;
     let bytes = match read_beginning(&path.to_string_lossy(), most) {
         Err(error) => return Err(wrong(format!("cannot be read ({error})"), "a file")),
         Ok((_, true)) => return Err(wrong(format!("has more than {} MiB", most >> 20), "a shorter file")),
-        Ok((bytes, false)) if Kind::Archive.is(&bytes) => archive::only_file(&bytes, &Limits::SERVER).unwrap_or(bytes),
+        Ok((bytes, false)) if Kind::Archive.is(&bytes) => match archive::only_file(&bytes, &Limits::SERVER) {
+            Some(file) => file,
+            // Within a plain archive a reader would find some of the texts, and would miss what belongs to them.
+            None => return Err(other(Kind::Archive)),
+        },
         Ok((bytes, false)) => bytes,
     };
-    let other = if kind.is(&bytes) { None } else { Kind::of(&bytes) };
-    match other {
+    let found = if kind.is(&bytes) { None } else { Kind::of(&bytes) };
+    match found {
         // What is nothing that is known here is left to its reader, which says what it lacks.
         None => Ok(bytes),
-        Some(other) => {
-            let by = match (other, other.option()) {
-                (Kind::Archive, _) => ", which stands without an option".to_owned(),
-                (_, Some(option)) => format!(", which {option} takes"),
-                (_, None) => String::new(),
-            };
-            Err(wrong(format!("is {other}{by}"), &kind.to_string()))
-        }
+        Some(found) => Err(other(found)),
+    }
+}
+
+/// How a file of this kind is given, as the rest of a sentence.
+fn taken_by(kind: Kind) -> String {
+    match (kind, kind.option()) {
+        (Kind::Archive, _) => ", which stands without an option".to_owned(),
+        (_, Some(option)) => format!(", which {option} takes"),
+        (_, None) => String::new(),
     }
 }
 
@@ -259,4 +288,72 @@ fn plain(found: &Imported) -> serde_json::Value {
         })).collect::<Vec<_>>(),
         "notes": found.notes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    const FIO: &str = r#"{"jobs": [{"jobname": "a", "read": {"iops": 9}}]}"#;
+
+    /// Why a command line is refused, in which `FOLDER` is a folder with some files.
+    fn refused(line: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let header = |name: &str| {
+            let mut header = [0; 512];
+            header[..name.len()].copy_from_slice(name.as_bytes());
+            header[124..135].copy_from_slice(format!("{:011o}", FIO.len()).as_bytes());
+            header[257..263].copy_from_slice(b"ustar ");
+            header[148..156].fill(b' ');
+            let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+            header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+            header
+        };
+        let content = [FIO.as_bytes(), &vec![0; 512 - FIO.len()]].concat();
+        let tar = [&header("a.json")[..], &content, &header("b.json"), &content, &[0; 1024]].concat();
+        for (name, bytes) in [("f.json", FIO.as_bytes()), ("a.tar", &tar), ("p.toml", b"[fabric]\nx y\n")] {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        let line = line.replace("FOLDER", folder.path().to_str().unwrap());
+        let command = Cli::try_parse_from(format!("campanile {line}").trim().split(' ')).unwrap().command;
+        let Command::Import(args) = command else { panic!("an import") };
+        let refused = Read::of(&args, &[]).err().expect("refused").to_string();
+        refused.replace(folder.path().to_str().unwrap(), "FOLDER")
+    }
+
+    #[test]
+    fn a_command_line_without_anything_to_import_is_refused() {
+        for line in ["import", "import --host a"] {
+            assert_eq!(refused(line), "import: nothing to import; valid: an ARCHIVE, or --fio-json FILE");
+        }
+        let lone = Cli::try_parse_from(["campanile", "import", "--interrupts", "b", "a"]).unwrap_err().to_string();
+        assert!(lone.contains("--fio-json <FILE>") && !lone.contains("  <ARCHIVE>"), "{lone}");
+    }
+
+    #[test]
+    fn an_archive_behind_an_option_is_refused() {
+        for (line, valid) in [
+            ("--fio-json FOLDER/a.tar", "what fio printed"),
+            ("--fio-json FOLDER/f.json --job FOLDER/a.tar", "a job file of fio's"),
+            ("--fio-json FOLDER/f.json --interrupts FOLDER/a.tar FOLDER/a.tar", "/proc/interrupts"),
+            ("--fio-json FOLDER/f.json --stat FOLDER/a.tar FOLDER/a.tar", "/proc/stat"),
+            ("--fio-json FOLDER/f.json --lscpu FOLDER/a.tar", "what lscpu prints"),
+        ] {
+            let said = refused(&format!("import {line}"));
+            let expected = format!(": `FOLDER/a.tar` is an archive, which stands without an option; valid: {valid}");
+            assert!(said.ends_with(&expected), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_base_that_is_no_platform_is_named_with_what_it_is() {
+        let said = refused("import --fio-json FOLDER/f.json --base FOLDER/f.json");
+        let expected =
+            "--base: `FOLDER/f.json` is what fio printed, which --fio-json takes; valid: a platform's name or file";
+        assert_eq!(said, expected);
+        let said = refused("import --fio-json FOLDER/f.json --base FOLDER/p.toml");
+        assert!(said.starts_with("FOLDER/p.toml:2: "), "{said}");
+    }
 }
