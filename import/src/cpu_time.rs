@@ -5,6 +5,7 @@
 //! (`CONFIG_IRQ_TIME_ACCOUNTING`), it counts them by sampling at the tick.
 
 use crate::encoding::{bare, plain};
+use std::collections::BTreeSet;
 
 /// Ticks of all CPUs together since the start of the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -46,6 +47,15 @@ impl CpuTicks {
         String::from_utf8_lossy(&text).lines().filter_map(numbers).count()
     }
 
+    /// How many CPUs a reading names: those online. None where it has the sum alone.
+    pub fn cpus(text: &[u8]) -> Option<u32> {
+        let text = plain(&text[..text.len().min(1 << 22)]);
+        let text = String::from_utf8_lossy(&text);
+        let word_of = |line: &str| line.split(|sign: char| !sign.is_ascii_alphanumeric()).find_map(cpu_number);
+        let found: BTreeSet<u32> = text.lines().filter_map(word_of).collect();
+        (!found.is_empty()).then_some(found.len() as u32)
+    }
+
     /// The shares of the time from `self` to `later`: user, system, interrupts, idle, in per cent. None if no time passed
     /// or a counter fell. (Linux lets iowait fall; it is summed with idle, which outweighs it.)
     pub fn shares_until(&self, later: &Self) -> Option<[f64; 4]> {
@@ -58,6 +68,11 @@ impl CpuTicks {
         let all: f64 = parts.iter().map(|&part| part as f64).sum();
         (all > 0.0).then(|| parts.map(|part| part as f64 / all * 100.0))
     }
+}
+
+/// `cpu12`.
+fn cpu_number(word: &str) -> Option<u32> {
+    word.strip_prefix("cpu")?.parse().ok()
 }
 
 /// What follows `cpu` in a line, whatever stands before it: a file's name, a time. None where it is no four numbers.
@@ -106,6 +121,14 @@ mod tests {
         assert_eq!(before.shares_until(&later), Some([20.0, 30.0, 20.0, 30.0]));
         assert_eq!(before.shares_until(&before), None);
         assert_eq!(later.shares_until(&before), None);
+    }
+
+    #[test]
+    fn cpus_that_are_online_are_counted() {
+        let text = b"cpu  10 5 20 100\ncpu0 1 2 3 4\ncpu2 1 2 3 4\nintr 5\nctxt 7\n";
+        assert_eq!(CpuTicks::cpus(text), Some(2));
+        assert_eq!(CpuTicks::cpus(&[&text[..], text].concat()), Some(2), "two readings");
+        assert_eq!((CpuTicks::cpus(b"cpu  10 5 20 100\n"), CpuTicks::cpus(b"")), (None, None));
     }
 
     #[test]

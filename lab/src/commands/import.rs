@@ -90,8 +90,21 @@ fn base(name: &str) -> Result<Platform, InputError> {
     })
 }
 
-/// The server of the arguments: an archive, or single files.
+/// The server of the arguments.
 fn gather(args: &ImportArgs) -> Result<Server, Failure> {
+    let server = read_server(args)?;
+    match &args.host {
+        Some(host) if !server.has_host() => {
+            let valid = "a host that fio's output names, or a folder of the archive";
+            let why = "is the name of neither a host nor a folder here";
+            Err(InputError::value(&Place::option("--host"), "", host, why, valid).into())
+        }
+        _ => Ok(server),
+    }
+}
+
+/// The server of an archive, or of single files.
+fn read_server(args: &ImportArgs) -> Result<Server, Failure> {
     let mut server = Server::on(args.host.as_deref());
     if let Some(path) = &args.archive {
         note_archive(path);

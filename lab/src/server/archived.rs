@@ -4,6 +4,7 @@ use super::beside::{self, Counter, File};
 use super::facts;
 use super::gather::{Parts, Server};
 use import::archive::Contents;
+use import::fio_json::FioOutput;
 use import::kind::Kind;
 use import::lscpu;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +74,9 @@ impl Server {
     /// Of the folders of several servers the one that is meant, see [`Self::root`]; empty if there is none.
     fn one_of<'a>(&mut self, roots: &BTreeSet<&'a str>) -> &'a str {
         let is_meant = |root: &&&str| self.host.as_deref().is_some_and(|host| root.split('/').any(|part| part == host));
-        let root = roots.iter().find(is_meant).or(roots.first()).copied().unwrap_or_default();
+        let named = roots.iter().find(is_meant);
+        self.has_host |= named.is_some();
+        let root = named.or(roots.first()).copied().unwrap_or_default();
         if roots.len() > 1 {
             let named: Vec<&str> = roots.iter().map(|root| root.trim_end_matches('/')).take(NAMED_MAX).collect();
             self.notes.push(format!(
@@ -95,7 +98,12 @@ impl Server {
         let mut others: Vec<File<'_>> = Vec::new();
         let servers = own_servers(contents);
         let meant = self.one_of(&servers);
-        let is_of_other = |path: &str| servers.iter().any(|other| *other != meant && path.starts_with(other));
+        let named = self.host.clone().filter(|host| contents.files.keys().any(|path| is_within(path, host)));
+        self.has_host |= named.is_some();
+        let is_of_other = |path: &str| {
+            servers.iter().any(|other| *other != meant && path.starts_with(other))
+                || named.as_deref().is_some_and(|host| !is_within(path, host))
+        };
         for (path, bytes) in contents.files.iter().filter(|(path, _)| !is_of_other(path)) {
             let name = path.rsplit('/').next().unwrap_or(path);
             if name.starts_with("lscpu") {
@@ -123,6 +131,7 @@ impl Server {
         let mut used: Vec<&str> = Vec::new();
         let pairs = beside::pairs(&counters);
         let paths: Vec<&str> = outputs.iter().map(|(path, _)| *path).collect();
+        self.notes.extend(perhaps_of_several(&outputs));
         let cpus = facts::cpus(&facts::facts(&self.about));
         let links = self.links.clone();
         for (path, fio) in outputs {
@@ -163,6 +172,27 @@ fn own_servers(contents: &Contents) -> BTreeSet<&str> {
     }
     let folders: BTreeSet<&str> = found.into_values().collect();
     if folders.len() > 1 { folders } else { BTreeSet::new() }
+}
+
+/// Whether a file lies in a folder of that name.
+fn is_within(path: &str, folder: &str) -> bool {
+    path.rsplit_once('/').is_some_and(|(folders, _)| folders.split('/').any(|name| name == folder))
+}
+
+/// That outputs of one file name in several folders are of the same jobs: runs of one server, or of several.
+fn perhaps_of_several(outputs: &[File<'_>]) -> Option<String> {
+    let mut folders: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
+    for (path, bytes) in outputs {
+        let (folder, name) = path.rsplit_once('/')?;
+        let Ok(run) = FioOutput::parse(bytes) else { continue };
+        let jobs: Vec<_> = run.jobs.iter().map(|job| (&job.name, &job.options)).collect();
+        folders.entry((name, format!("{:?} {jobs:?}", run.global_options))).or_default().push(folder);
+    }
+    let folders = folders.into_values().find(|folders| folders.len() > 1)?;
+    Some(format!(
+        "the jobs in {} are the same, and taken as runs of one server; where they are several, --host takes the name of one's folder",
+        folders.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", ")
+    ))
 }
 
 /// Whether a file is what fio printed: by its own signs, or as some other system wrote it.
@@ -298,5 +328,25 @@ mod tests {
             twice.notes
         );
         assert!(of(&[]).notes[0].contains("no folder `points`"));
+    }
+
+    /// Two servers' files, none of which tells the servers apart.
+    #[test]
+    fn a_folder_can_be_a_server() {
+        let of = |host| {
+            let rates = [("alpha", "1000"), ("beta", "2000")];
+            let files =
+                rates.map(|(folder, iops)| (format!("{folder}/fio.json"), FIO.replace("1000", iops).into_bytes()));
+            let mut contents = Contents::default();
+            contents.files.extend(files);
+            let server = Server::on(host).with_archive(&contents);
+            let rates: Vec<f64> = server.measurements.iter().map(|one| one.fio.iops()).collect();
+            (rates, server.has_host(), server.notes.join("\n"))
+        };
+        let (both, _, notes) = of(None);
+        assert_eq!(both, [1000.0, 2000.0], "{notes}");
+        assert!(notes.contains("the jobs in alpha, beta are the same, and taken as runs of one server"), "{notes}");
+        assert_eq!((of(Some("beta")).0, of(Some("beta")).1), (vec![2000.0], true));
+        assert!(!of(Some("gamma")).1);
     }
 }

@@ -33,7 +33,7 @@ pub struct Measurement {
     pub cpu: Option<[f64; 4]>,
     /// Interrupts of its drives, and how they were delivered.
     pub interrupts: Option<Delivered>,
-    /// CPUs that were online, if `/proc/interrupts` names them.
+    /// CPUs that were online, if `/proc/interrupts` or `/proc/stat` names them.
     pub online: Option<u32>,
 }
 
@@ -48,6 +48,8 @@ pub struct Server {
     pub notes: Vec<String>,
     /// Its name in outputs of fio's clients, each of which may have several hosts.
     pub(super) host: Option<String>,
+    /// Something of that name was there, or somebody was told which are.
+    pub(super) has_host: bool,
     /// What links to its drives point to.
     pub(super) links: Links,
     /// Names of the measurements.
@@ -107,6 +109,8 @@ impl Measurement {
         let readings = parts.interrupts.map(readings);
         let named = readings.iter().flatten().filter(|reading| reading.has_header);
         let online = named.map(|reading| reading.cpus.len() as u32).max();
+        let of_stat = || parts.stat.iter().flatten().filter_map(|text| CpuTicks::cpus(text)).max();
+        let online = online.or_else(of_stat);
         let interrupts = readings.and_then(|[before, after]| {
             let mut found = Vec::new();
             let mut delivered = Delivered::between([&before, &after], &used, elapsed, &mut found);
@@ -225,6 +229,11 @@ impl Server {
         Self { host: host.map(str::to_owned), ..Self::default() }
     }
 
+    /// Whether the name of [`Self::on`] is that of a host, or of a folder of the archive.
+    pub fn has_host(&self) -> bool {
+        self.has_host
+    }
+
     /// The name, or with a number behind it if a measurement has it: two runs may have files or jobs of one name.
     fn unique(&self, name: &str) -> String {
         let mut numbered = (2..NUMBER_MAX).map(|number| format!("{name}-{number}"));
@@ -293,7 +302,7 @@ impl Server {
     ///
     /// # Errors
     /// Several hosts ran the jobs, and nobody says which is meant; or this one ran none.
-    fn keep_host(&self, run: &mut FioOutput) -> Result<(), String> {
+    fn keep_host(&mut self, run: &mut FioOutput) -> Result<(), String> {
         let hosts: Vec<&str> = run.hosts().into_iter().collect();
         let named = hosts.join(", ");
         match &self.host {
@@ -302,6 +311,7 @@ impl Server {
                 hosts.len()
             )),
             Some(host) if !hosts.is_empty() => {
+                self.has_host = true;
                 if !hosts.contains(&host.as_str()) {
                     return Err(format!("no job ran on the host {host:?}; valid: --host with one of {named}"));
                 }
@@ -453,6 +463,10 @@ pub(super) mod tests {
         let mut server = Server::on(Some("n2"));
         server.add("x", &Parts { fio: fio.as_bytes(), stat, ..Parts::default() });
         assert_eq!(server.measurements[0].cpu, Some([25.0, 0.0, 0.0, 75.0]), "{:?}", server.notes);
+        let stat =
+            Some([&b"cpu 0 0 0 0\ncpu0 0 0 0 0\ncpu1 0 0 0 0\n"[..], b"cpu 1 0 0 3\ncpu0 1 0 0 1\ncpu1 0 0 0 2\n"]);
+        server.add("y", &Parts { fio: FIO.as_bytes(), stat, ..Parts::default() });
+        assert_eq!(server.measurements[1].online, Some(2));
     }
 
     #[test]
