@@ -3,6 +3,15 @@
 use crate::fio_json::{Direction, FioJob};
 use serde_json::{Map, Value};
 
+/// Calls of fsync, fdatasync or sync_file_range. fio counts and times them apart from the I/Os.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Syncs {
+    /// Their number.
+    pub count: u64,
+    /// Mean time of one.
+    pub lat_ns: Option<f64>,
+}
+
 pub(crate) fn read_job(job: &Map<String, Value>) -> FioJob {
     let direction = |key: &str| job.get(key).and_then(Value::as_object).map(read_direction).unwrap_or_default();
     // `unified_rw_reporting` sums all directions under this name.
@@ -20,11 +29,18 @@ pub(crate) fn read_job(job: &Map<String, Value>) -> FioJob {
         error: job.get("error").and_then(Value::as_i64).unwrap_or(0),
         options: options(job.get("job options")),
         directions,
+        syncs: job.get("sync").and_then(Value::as_object).map(read_syncs).unwrap_or_default(),
         is_sum,
         user_percent: number(job, "usr_cpu"),
         system_percent: number(job, "sys_cpu"),
         threads: number(job, "job_runtime").filter(|_| longest_ms > 0.0).map(|all_ms| all_ms / longest_ms),
     }
+}
+
+fn read_syncs(syncs: &Map<String, Value>) -> Syncs {
+    // Those of a job have the form of a direction, of which most is missing.
+    let Direction { ios: count, lat_ns, .. } = read_direction(syncs);
+    Syncs { count, lat_ns: lat_ns.filter(|_| count > 0) }
 }
 
 fn read_direction(direction: &Map<String, Value>) -> Direction {

@@ -8,11 +8,11 @@
 use crate::Note;
 use crate::disks::Disk;
 use crate::encoding::{self, plain};
-pub use crate::fio_error::FioJsonError;
 use crate::fio_job::{options, read_job, text_of};
 use crate::hosts;
 use crate::json;
 use crate::text_options;
+pub use crate::{fio_error::FioJsonError, fio_job::Syncs};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -70,6 +70,8 @@ pub struct FioJob {
     pub options: Vec<(String, String)>,
     /// Reads, writes, trims.
     pub directions: [Direction; 3],
+    /// Its syncs, which are no I/Os.
+    pub syncs: Syncs,
     /// The first of these is the sum of all (`unified_rw_reporting`).
     pub is_sum: bool,
     /// Share of its threads' time in user mode and in the kernel, in per cent.
@@ -365,7 +367,7 @@ Run status group 0 (all jobs):
             "disk_util": [{"name": "nvme0n1", "read_ios": 5}]}"#,
         );
         assert_eq!((job.directions[0].ios, job.directions[2].ios, job.directions[2].clat_ns), (0, 5000, Some(2000.0)));
-        assert!(job.directions[2].percentiles_ns.is_empty());
+        assert!(job.directions[2].percentiles_ns.is_empty() && job.syncs == Syncs { count: 7, lat_ns: Some(1.5) });
     }
 
     #[test]

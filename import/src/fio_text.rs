@@ -151,6 +151,12 @@ fn detail(job: &mut FioJob, direction: &mut Option<usize>, line: &str) {
         *direction = None;
     } else if line.starts_with("issued") {
         issued(job, line);
+    } else if line.starts_with("fsync/fdatasync") {
+        // The percentiles below are the syncs', and no direction's.
+        *direction = None;
+    } else if let Some(statistics) = line.strip_prefix("sync (") {
+        let mean = value(statistics, "avg=").as_deref().and_then(scaled);
+        job.syncs.lat_ns = mean.map(|mean| mean * unit_ns(statistics)).filter(|mean| mean.is_finite());
     } else if let Some(direction) = direction.map(|at| &mut job.directions[at]) {
         latency(direction, line);
     }
@@ -211,14 +217,16 @@ fn issued(job: &mut FioJob, line: &str) {
     let Some((_, totals)) = line.split_once("total=") else { return };
     // A line that is cut off may end within a number.
     let Some((totals, _)) = totals.split_once("short") else { return };
-    let totals = totals.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<u64>().ok());
-    for (direction, total) in job.directions.iter_mut().zip(totals) {
+    let mut totals = totals.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<u64>().ok());
+    for (direction, total) in job.directions.iter_mut().zip(totals.by_ref()) {
         direction.percentiles_ns.retain(|(percent, _)| *percent > 0.0);
         if direction.runtime_ms > 0.0 {
             direction.ios = total;
             direction.iops = total as f64 / direction.runtime_ms * 1000.0;
         }
     }
+    // Since version 3.
+    job.syncs.count = totals.next().unwrap_or(0);
 }
 
 /// A line without the commas that version 1 puts between groups of digits: `io=1,024MB`.
@@ -322,6 +330,17 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
   cpu          : usr=1.00%, sys=2.00%, ctx=1, majf=0, minf=2
      issued    : total=r=256001/w=0/d=0, short=r=0/w=0/d=0
 ";
+
+    #[test]
+    fn syncs_are_no_writes() {
+        let syncs = "  fsync/fdatasync/sync_file_range:\n    sync (usec): min=98, max=450, avg=170.25, stdev=12.00\n    sync percentiles \
+                     (usec):\n     |  1.00th=[  110], 99.99th=[  440]\n  cpu  ";
+        let text = NEW.replace("  cpu  ", syncs).replace("1200001,0,0", "1200001,0,1200000");
+        let [found, plain] = [&text, NEW].map(|text| FioOutput::parse(text.as_bytes()).unwrap().jobs.remove(0));
+        assert_eq!((found.syncs.count, found.syncs.lat_ns), (1_200_000, Some(170_250.0)));
+        assert_eq!(found.directions, plain.directions);
+        assert_eq!(plain.syncs, crate::fio_job::Syncs::default());
+    }
 
     #[test]
     fn what_fio_prints_for_people_is_read() {
