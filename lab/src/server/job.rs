@@ -82,6 +82,8 @@ pub(super) fn of(
     match of_options(name, fio, parts, &mut of_those) {
         Ok(found) => {
             notes.push(format!("{why}; the options that fio printed are used instead"));
+            // Both may name the same drives.
+            of_those.retain(|note| !notes.contains(note));
             notes.append(&mut of_those);
             Ok(found)
         }
@@ -134,7 +136,12 @@ fn simulated(name: &str, text: &str, fio: &FioOutput, links: Option<&Links>, not
         Some(("filename", files)) => {
             let mut found = Vec::new();
             let files = named::files(files, fio, links, &mut found);
-            notes.extend(found.into_iter().map(|note| format!("{name}: {note}")));
+            for note in found.into_iter().map(|note| format!("{name}: {note}")) {
+                // Several sections may name the same drive.
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
             Some(format!("filename={files}\n"))
         }
         _ => Some(format!("{line}\n")),
@@ -247,13 +254,25 @@ mod tests {
         let job = "[a]\nnumjobs=3\nfilename = /dev/nvme3n1:/dev/dm-0\n";
         for (job, lines) in [
             (None, "filename=/dev/nvme1n1:/dev/nvme2n1:/dev/nvme3n1\n"),
-            (Some(job.as_bytes()), "filename=/dev/nvme3n1:/dev/nvme1n1:/dev/nvme2n1:/dev/nvme3n1\n"),
+            (Some(job), "filename=/dev/nvme3n1:/dev/nvme1n1:/dev/nvme2n1:/dev/nvme3n1\n"),
+            // Damaged: fio's options stand in for it, and name the array too.
+            (
+                Some("[a]\nnumjobs=x\nfilename=/dev/mapper/vg-data\n"),
+                "filename=/dev/nvme1n1:/dev/nvme2n1:/dev/nvme3n1\n",
+            ),
+            (
+                Some("[a]\nfilename=/dev/dm-0\n[b]\nfilename=/dev/dm-0\n"),
+                "filename=/dev/nvme1n1:/dev/nvme2n1:/dev/nvme3n1\n",
+            ),
         ] {
+            let job = job.map(str::as_bytes);
             let mut server = Server::default();
             server.add("x", &Parts { fio: fio.as_bytes(), job, ..Parts::default() });
             let found = &server.measurements[0];
             assert!(found.job.contains(lines) && found.drives() == 3, "{}: {:?}", found.job, server.notes);
             assert!(server.notes[0].contains("is made of nvme1n1, nvme2n1, nvme3n1"), "{:?}", server.notes);
+            let notes = server.notes.iter().filter(|note| note.contains("is made of"));
+            assert_eq!(notes.count(), 1, "{:?}", server.notes);
         }
     }
 
