@@ -49,10 +49,11 @@ const UNITS: [(&str, Measure, f64); 34] = [
 ];
 
 /// The times whose figures are not in nanoseconds, as published tables have them.
-const TIMES: [(&str, &str, f64); 5] = [
+const TIMES: [(&str, &str, f64); 6] = [
     ("clat", "us", 1e3),
     ("read_clat", "us", 1e3),
     ("write_clat", "us", 1e3),
+    ("trim_clat", "us", 1e3),
     ("user_time", "s", 1e9),
     ("system_time", "s", 1e9),
 ];

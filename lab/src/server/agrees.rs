@@ -112,6 +112,27 @@ fn other_ios(sections: &[FioJob], fio: &FioOutput) -> Option<String> {
     })
 }
 
+/// A note on directions that fio printed as one, whose share and latency nothing tells.
+pub(super) fn merged(sections: &[FioJob], fio: &FioOutput) -> Option<String> {
+    let does = |does: fn(&FioJob) -> bool, name: &'static str| sections.iter().any(does).then_some(name);
+    let done: Vec<&str> = [
+        does(|section| section.pattern.reads(), "reads"),
+        does(|section| section.pattern.writes(), "writes"),
+        does(|section| section.pattern.trims != Trims::None, "trims"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let is_sum = fio.jobs.iter().any(|job| job.is_sum && job.directions[0].iops > 0.0);
+    (is_sum && done.len() > 1).then(|| {
+        format!(
+            "fio printed {} as one (unified_rw_reporting=1): the share and the latency of each are unknown; valid: a run \
+             with unified_rw_reporting=none or both",
+            done.join(" and ")
+        )
+    })
+}
+
 /// Leaves out the reads of jobs that only write: they verified the data, after the writes.
 pub(super) fn leave_out_verification(sections: &[FioJob], fio: &mut FioOutput) -> Option<String> {
     let count = |at: usize| fio.jobs.iter().map(|job| job.directions[at].ios).fold(0, u64::saturating_add);
@@ -205,6 +226,20 @@ mod tests {
         let both = format!("{}, {}", done("write", 1000, 4096), done("read", 5000, 4096));
         assert_eq!(read("rw=randwrite\nverify=crc32c", &both), Ok(1000.0));
         assert_eq!(read("rw=randrw\nverify=crc32c", &both), Ok(6000.0));
+    }
+
+    #[test]
+    fn directions_that_fio_printed_as_one_are_noted() {
+        let of = |rw: &str, direction: &str| {
+            let fio = format!(r#"{{"jobs": [{{"jobname": "a", {}}}]}}"#, done(direction, 1000, 4096));
+            let job = format!("[a]\ndirect=1\nfilename=/dev/nvme0n1\nrw={rw}\n");
+            let mut server = Server::default();
+            server.add("x", &Parts { fio: fio.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() });
+            server.notes.join("\n")
+        };
+        assert!(of("randrw", "mixed").starts_with("x: fio printed reads and writes as one (unified_rw_reporting=1)"));
+        assert!(of("trimwrite", "mixed").contains("writes and trims as one"));
+        assert_eq!(of("randread", "mixed") + &of("randread", "read"), "");
     }
 
     #[test]

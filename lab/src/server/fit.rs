@@ -6,11 +6,11 @@ use super::facts::{self, Fact};
 use super::gather::{Measurement, Server};
 use super::misses::{self, Miss};
 use super::shape::{GUESS, Shape, floor, moved};
+use super::starts::starts;
 use super::write::{self, Own};
 use crate::calibrate::{self, CalibrateError, Candidate, Decision, Range};
 use crate::input::{InputError, Place, Problem};
 use crate::interrupt::StopFlag;
-use crate::kinds::storage::IoEngine;
 use crate::plan::Plan;
 use crate::platform::{Platform, Unit};
 use crate::published::{self, Row, Usage};
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub const NOISE: f64 = 0.03;
 
 /// A constant that measurements may decide, and the measurement of `scripts/measure-server` that does it best.
-const CANDIDATES: [(&str, &str); 16] = [
+const CANDIDATES: [(&str, &str); 17] = [
     ("drive.measured.media_mean", "one-drive-depth-1"),
     ("drive.measured.fetch", "one-drive-full, on enough CPUs that they have idle time"),
     ("drive.measured.slots", "one-drive-full; drives of which fetch does the same cannot be told apart"),
@@ -40,10 +40,20 @@ const CANDIDATES: [(&str, &str); 16] = [
     ("drive.measured.write_random", "write-DRIVE-full, of measure-server --write"),
     ("drive.measured.write_sequential", "write-DRIVE-stream, of measure-server --write"),
     ("drive.measured.flush", "write-DRIVE-synced, of measure-server --write"),
+    ("drive.measured.deallocate", "a job with rw=randtrim and iodepth=1"),
 ];
 
-/// Where [`CANDIDATES`] of writes begin. Nothing that reads alone tells of them.
-const OF_WRITES: usize = 12;
+/// The [`CANDIDATES`] of writes. Nothing that reads alone tells of them.
+const OF_WRITES: std::ops::Range<usize> = 12..16;
+
+/// Whether these measurements can tell of a candidate.
+fn is_told(candidate: usize, usable: &[Measurement]) -> bool {
+    match candidate {
+        at if OF_WRITES.contains(&at) => usable.iter().any(Measurement::writes),
+        at if at >= OF_WRITES.end => usable.iter().any(Measurement::trims),
+        _ => true,
+    }
+}
 
 /// The result of an import.
 #[derive(Debug)]
@@ -119,13 +129,13 @@ pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFla
     let Used { measurements: usable, is_fitted, plans } = cost::affordable(usable, plans, &path_of, &mut notes, stop);
     notes.extend(assumed(&usable));
     notes.extend(compared(&is_fitted));
-    notes.extend(usable.iter().filter_map(few));
+    notes.extend(usable.iter().flat_map(few));
     let mut table = write::rows(&name, &usable, &is_fitted, online);
     files.write("rows.csv", &table)?;
     let mut rows = published::read(&files.path_of("rows.csv"))?;
     let task = Task { files: &files, base, usable: &usable, started: &started, facts: &facts, cpus, stop };
     loop {
-        if rows.is_empty() {
+        if rows.iter().all(|row| row.usage != Usage::Fit) {
             return Err(unusable(&notes).into());
         }
         match task.finish(&rows, plans.clone(), notes.clone()) {
@@ -163,8 +173,7 @@ impl Task<'_> {
         mut notes: Vec<String>,
     ) -> Result<Imported, ImportError> {
         let &Self { files, base, usable, started, cpus, stop, .. } = self;
-        let writes = usable.iter().any(Measurement::writes);
-        let candidates = candidates(base, started, writes);
+        let candidates = candidates(base, started, usable);
         let (to_fit, plans) = fitted(rows, plans);
         let fit = Fit { files, base, candidates: &candidates, rows: &to_fit, stop };
         let mut shape = fit.shape(started.clone(), &plans)?;
@@ -195,8 +204,8 @@ impl Task<'_> {
                 Err(error) => return Err(error.into()),
             }
         }
-        if !writes {
-            shape.decision.undecided.extend(CANDIDATES[OF_WRITES..].iter().map(|(key, _)| (*key).to_owned()));
+        if !usable.iter().any(Measurement::writes) {
+            shape.decision.undecided.extend(CANDIDATES[OF_WRITES].iter().map(|(key, _)| (*key).to_owned()));
         }
         if shape.decision.is_cut {
             notes.push("the fit took too many runs, and ended with the best that it had".to_owned());
@@ -264,14 +273,16 @@ fn compared(is_fitted: &[bool]) -> Option<String> {
     })
 }
 
-/// A note on a mean latency of few I/Os.
-fn few(measurement: &Measurement) -> Option<String> {
-    let (direction, ios) = write::scarce(measurement)?;
-    Some(format!(
-        "{}: it did {ios} {}, and a mean latency of so few is chance: it is no row; a longer run would tell",
-        measurement.name,
-        ["reads", "writes"][direction]
-    ))
+/// Notes on mean latencies of few I/Os.
+fn few(measurement: &Measurement) -> Vec<String> {
+    let note = |(direction, ios): (usize, u64)| {
+        format!(
+            "{}: it did {ios} {}, and a mean latency of so few is chance: it is no row; a longer run would tell",
+            measurement.name,
+            ["reads", "writes", "trims"][direction]
+        )
+    };
+    write::scarce(measurement).into_iter().map(note).collect()
 }
 
 /// A note on measurements of which nothing says how their interrupts came.
@@ -288,14 +299,14 @@ fn assumed(measurements: &[Measurement]) -> Option<String> {
 
 /// The constants that the rows may decide. The home of each is what the platform's file says of it unless they do: what
 /// the kernel states, or else the base's value.
-fn candidates(base: &Platform, started: &BTreeMap<String, Own>, writes: bool) -> Vec<Candidate> {
+fn candidates(base: &Platform, started: &BTreeMap<String, Own>, usable: &[Measurement]) -> Vec<Candidate> {
     let candidate = |key: &str| {
         let stated = started.get(key).filter(|own| own.reason != GUESS).map(|own| own.value);
         let follower = (key == format!("drive.{DRIVE}.media_mean")).then(|| format!("drive.{DRIVE}.media_floor"));
         Some(Candidate { key: key.to_owned(), home: stated.or_else(|| of_base(base, key))?, follower })
     };
-    let told = if writes { &CANDIDATES[..] } else { &CANDIDATES[..OF_WRITES] };
-    told.iter().filter_map(|(key, _)| candidate(key)).collect()
+    let told = CANDIDATES.iter().enumerate().filter(|(at, _)| is_told(*at, usable));
+    told.filter_map(|(_, (key, _))| candidate(key)).collect()
 }
 
 /// The constants that may be off, each for itself: times, rates and the drive's slots, unless the kernel states them.
@@ -320,7 +331,7 @@ fn with_region(key: &str, given: write::Given<'_>, base: &Platform, ranges: &[Ra
 }
 
 /// The base's value of a constant of the measured server's file.
-fn of_base(base: &Platform, key: &str) -> Option<f64> {
+pub(super) fn of_base(base: &Platform, key: &str) -> Option<f64> {
     let (_, drive) = base.drives.first()?;
     let name = key.strip_prefix(&format!("drive.{DRIVE}."));
     let of_drive = name.and_then(|name| drive.iter().find(|(spec, _)| spec.name == name).map(|(_, own)| own.value));
@@ -329,76 +340,6 @@ fn of_base(base: &Platform, key: &str) -> Option<f64> {
         constants.iter().find(|(known, ..)| known == key).map(|(.., constant)| constant.value)
     })
 }
-
-/// A value for each constant that the facts state, or that the fit should begin near.
-fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact], online: Option<u32>) -> BTreeMap<String, Own> {
-    let mut starts = BTreeMap::new();
-    for fact in facts {
-        starts.insert(
-            write::fact_key(fact),
-            Own { value: fact.value, reason: format!("stated: {}", fact.reason), ..Own::default() },
-        );
-    }
-    let mut guess = |key: String, value: f64| {
-        starts.entry(key).or_insert_with(|| Own { value, reason: GUESS.to_owned(), ..Own::default() });
-    };
-    let of_drive = |name: &str| format!("drive.{DRIVE}.{name}");
-    let least_clat = |writes: bool| {
-        let clats = measurements.iter().filter_map(|measurement| measurement.clat_ns_of(writes));
-        Some(clats.fold(f64::INFINITY, f64::min)).filter(|least| least.is_finite())
-    };
-    for (name, writes) in [("media_mean", false), ("write_cached", true)] {
-        if let Some(least) = least_clat(writes) {
-            guess(of_drive(name), (least - SOFTWARE_NS).max(least / 2.0));
-        }
-    }
-    // A rate a little above what was seen, so that the limit shows in the runs. It is seen where I/Os wait for each other;
-    // elsewhere the drive may be as fast as the base's.
-    let mut rate = |name: &str, of: &dyn Fn(&Measurement) -> Option<f64>, is_time: bool| {
-        let each = measurements.iter().filter_map(|one| Some((of(one)? / one.drives().max(1) as f64, one)));
-        let Some((seen, by)) = each.filter(|(rate, _)| *rate > 0.0).max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
-        let waits =
-            |writes| by.clat_ns_of(writes).zip(least_clat(writes)).is_some_and(|(clat, least)| clat > 2.0 * least);
-        let known = of_base(base, &of_drive(name)).filter(|_| !waits(false) && !waits(true));
-        let start = if is_time { 1e9 / seen / 1.1 } else { seen * 1.1 };
-        let start = known.map_or(start, |known| if is_time { start.min(known) } else { start.max(known) });
-        guess(of_drive(name), start);
-    };
-    let written = |one: &Measurement, random: bool| {
-        let is_so = !one.reads() && one.sections.iter().all(|section| section.pattern.random == random);
-        (one.writes() && is_so).then(|| one.fio.bandwidth_bps())
-    };
-    rate("link", &|one| Some(one.fio.bandwidth_bps()), false);
-    rate("fetch", &|one| Some(one.fio.iops()), true);
-    rate("write_random", &|one| written(one, true), false);
-    rate("write_sequential", &|one| written(one, false), false);
-    let is_uring = |measurement: &Measurement| {
-        measurement.sections.iter().any(|section| matches!(section.engine, IoEngine::IoUring { .. }))
-    };
-    let (submit, user, complete) = match measurements.iter().any(is_uring) {
-        true => ("submit_uring", "user_uring", base.cpu.complete_uring.value),
-        false => ("submit_aio", "user_aio", base.cpu.complete_aio.value),
-    };
-    if let Some([in_user, in_kernel]) = online.and_then(|cpus| cpu_ns_an_io(measurements, cpus)) {
-        guess(format!("cpu.{user}"), in_user.max(50.0));
-        guess(format!("cpu.{submit}"), (in_kernel - complete - INTERRUPT_NS).max(in_kernel / 4.0).max(50.0));
-    }
-    starts
-}
-
-/// CPU time of an I/O in user mode and in the kernel, of the measurement with the most I/Os that says it.
-fn cpu_ns_an_io(measurements: &[Measurement], cpus: u32) -> Option<[f64; 2]> {
-    let busy = |measurement: &&Measurement| measurement.cpu.is_some() && !write::has_other_work(measurement, cpus);
-    let most = measurements.iter().filter(busy).max_by(|a, b| a.fio.iops().total_cmp(&b.fio.iops()))?;
-    let [user, system, irq, _] = most.cpu?;
-    Some([user, system + irq].map(|percent| percent / 100.0 * f64::from(cpus) * 1e9 / most.fio.iops()))
-}
-
-/// What an interrupt takes, shared by the I/Os that it completes: about one.
-const INTERRUPT_NS: f64 = 500.0;
-
-/// What software adds to the media's time at depth 1: submission, interrupt, completion.
-const SOFTWARE_NS: f64 = 6_000.0;
 
 /// The folder of a server's files.
 pub(super) struct Folder<'a> {
@@ -489,5 +430,46 @@ impl Folder<'_> {
             found = plan(Some(2))?;
         }
         Ok(found.map(|plan| (path.clone(), plan)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gather::Parts;
+    use super::*;
+
+    /// The decided constants of a drive on which one job did this at depth 1.
+    fn decided(rw: &str, directions: &str) -> BTreeMap<String, f64> {
+        let fio = format!(
+            r#"{{"jobs": [{{"jobname": "a", "job options": {{"rw": "{rw}", "iodepth": "1", "ioengine": "libaio", "direct": "1",
+            "filename": "/dev/nvme0n1"}}, {directions}}}]}}"#
+        );
+        let mut server = Server::default();
+        server.add("x", &Parts { fio: fio.as_bytes(), ..Parts::default() });
+        let base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let found = import(server, &base, &folder.path().join("mine"), &StopFlag::default()).unwrap();
+        found.decision.decided.iter().map(|decided| (decided.key.clone(), decided.value / 1000.0)).collect()
+    }
+
+    /// I/Os of this mean latency.
+    fn done(direction: &str, iops: u32, clat_us: u32) -> String {
+        format!(
+            r#""{direction}": {{"iops": {iops}, "total_ios": {iops}0, "runtime": 10000, "bw_bytes": {},
+            "clat_ns": {{"mean": {clat_us}000, "max": 900000, "N": {iops}0}}}}"#,
+            iops * 4096
+        )
+    }
+
+    /// A write of 15 us is the same whether trims of 150 us stand between the writes or not.
+    #[test]
+    fn writes_and_trims_are_fitted_from_their_own_latency() {
+        let [cached, trim] = ["write_cached", "deallocate"].map(|name| format!("drive.{DRIVE}.{name}"));
+        let both = decided("trimwrite", &[done("write", 5900, 15), done("trim", 5900, 150)].join(", "));
+        assert!(both.get(&cached).is_some_and(|us| (9.0..14.0).contains(us)), "{both:?}");
+        assert!(both.get(&trim).is_some_and(|us| (135.0..152.0).contains(us)), "{both:?}");
+        let alone = decided("randtrim", &done("trim", 6600, 150));
+        assert!(alone.get(&trim).is_some_and(|us| (135.0..152.0).contains(us)), "{alone:?}");
+        assert!(!alone.contains_key(&cached), "{alone:?}");
     }
 }

@@ -8,6 +8,7 @@ use super::named;
 use super::used::Used;
 use crate::fio::{self, FioJob, Variables};
 use crate::input::InputError;
+use crate::kinds::storage::Trims;
 use hal::CpuSet;
 use import::cpu_time::CpuTicks;
 use import::encoding;
@@ -99,6 +100,7 @@ impl Measurement {
             return Err(format!("{name}: fio {why}"));
         }
         let (job, sections) = job::of(name, &fio, parts, &mut notes)?;
+        notes.extend(agrees::merged(&sections, &fio).map(|note| format!("{name}: {note}")));
         notes.extend(agrees::leave_out_verification(&sections, &mut fio).map(|note| format!("{name}: {note}")));
         let on_drives = [agrees::files_on_several(&sections, &fio), named::perhaps_twice(&sections, &fio)];
         notes.extend(on_drives.into_iter().flatten().map(|note| format!("{name}: {note}")));
@@ -170,18 +172,24 @@ impl Measurement {
         self.sections.iter().any(|section| section.pattern.writes())
     }
 
-    /// Mean completion latency of its writes, or of its reads. What fio printed of both together is neither's.
-    pub fn clat_ns_of(&self, writes: bool) -> Option<f64> {
-        match (self.reads(), self.writes()) {
-            (true, true) => {
-                let [reads, written] = [0, 1].map(|direction| self.fio.clat_ns_of(direction));
-                reads.zip(written).map(|(reads, written)| if writes { written } else { reads })
-            }
-            (true, false) => self.fio.clat_ns().filter(|_| !writes),
-            (false, true) => self.fio.clat_ns().filter(|_| writes),
-            // Trims alone.
-            (false, false) => None,
+    /// Whether a job of it trims.
+    pub fn trims(&self) -> bool {
+        self.sections.iter().any(|section| section.pattern.trims != Trims::None)
+    }
+
+    /// Mean completion latency of its reads (0), writes (1) or trims (2). What fio printed of several together is of none.
+    pub fn clat_ns_of(&self, direction: usize) -> Option<f64> {
+        let does = [self.reads(), self.writes(), self.trims()];
+        match does.iter().filter(|does| **does).count() {
+            _ if !does[direction] || self.is_merged() => None,
+            1 => self.fio.clat_ns(),
+            _ => self.fio.clat_ns_of(direction),
         }
+    }
+
+    /// True if fio printed several directions as one.
+    pub fn is_merged(&self) -> bool {
+        agrees::merged(&self.sections, &self.fio).is_some()
     }
 
     /// How its completions came: polled by its own option, else as `/proc/interrupts` says; remapped where nobody says.
@@ -384,15 +392,23 @@ pub(super) mod tests {
         let of = |rw: &str, jobs: &str| {
             let fio = FIO.replace("randread", rw).replace(r#""read": {"iops": 1000, "#, jobs);
             let (found, _) = Measurement::read("x", &Parts { fio: fio.as_bytes(), ..Parts::default() }).unwrap();
-            [false, true].map(|writes| found.clat_ns_of(writes))
+            [0, 1, 2].map(|direction| found.clat_ns_of(direction))
         };
         let reads = r#""read": {"iops": 1000, "#;
-        assert_eq!(of("randread", reads), [Some(5000.0), None]);
-        assert_eq!(of("randwrite", &reads.replace("read", "write")), [None, Some(5000.0)]);
+        assert_eq!(of("randread", reads), [Some(5000.0), None, None]);
+        assert_eq!(of("randwrite", &reads.replace("read", "write")), [None, Some(5000.0), None]);
+        assert_eq!(
+            of("randwrite", &reads.replace("read", "mixed")),
+            [None, Some(5000.0), None],
+            "of one, fio has no sum"
+        );
         let first = r#""write": {"iops": 9, "total_ios": 9, "clat_ns": {"mean": 700, "max": 9, "N": 9}}, "#;
-        assert_eq!(of("randrw", &format!("{first}{reads}")), [Some(5000.0), Some(700.0)]);
-        assert_eq!(of("randrw", &reads.replace("read", "mixed")), [None, None]);
-        assert_eq!(of("randtrim", &reads.replace("read", "trim")), [None, None]);
+        assert_eq!(of("randrw", &format!("{first}{reads}")), [Some(5000.0), Some(700.0), None]);
+        assert_eq!(of("randrw", &reads.replace("read", "mixed")), [None; 3]);
+        let trims = reads.replace("read", "trim");
+        assert_eq!(of("randtrim", &trims), [None, None, Some(5000.0)]);
+        assert_eq!(of("trimwrite", &format!("{first}{trims}")), [None, Some(700.0), Some(5000.0)]);
+        assert_eq!(of("trimwrite", &reads.replace("read", "mixed")), [None; 3]);
     }
 
     #[test]

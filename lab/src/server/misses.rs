@@ -47,7 +47,7 @@ fn reasons(measurement: &Measurement) -> Vec<&'static str> {
     let sections = &measurement.sections;
     let files = || sections.iter().flat_map(|section| section.file_names(0));
     let is_buffered = |section: &FioJob| !section.says_direct || section.load.syncs.buffered;
-    let [read, write, _] =
+    let [read, write, trim] =
         [0, 1, 2].map(|at| measurement.fio.jobs.iter().map(|job| job.directions[at].iops).sum::<f64>());
     let found = [
         (files().any(|file| drive_of(&file).is_none()), "it used files: a file system and its cache are not modelled"),
@@ -57,6 +57,11 @@ fn reasons(measurement: &Measurement) -> Vec<&'static str> {
             "a device that is not /dev/nvme…: a bus, a RAID or a virtual disk is not modelled",
         ),
         (read > 0.0 && write > 0.0, "it mixed reads and writes: reads that wait behind writes are not modelled"),
+        (
+            measurement.is_merged(),
+            "fio printed several directions as one (unified_rw_reporting=1): the share and the latency of each are unknown",
+        ),
+        (trim > 0.0, "it trimmed: one time for every trim is modelled, whatever its size and what it frees"),
     ];
     found.into_iter().filter(|(holds, _)| *holds).map(|(_, reason)| reason).collect()
 }
@@ -76,14 +81,30 @@ mod tests {
         Measurement::read("x", &parts).unwrap().0
     }
 
+    /// The third words of the reasons.
+    fn words(measurement: &Measurement) -> Vec<&'static str> {
+        let word = |reason: &'static str| reason.split([' ', ':']).filter(|word| !word.is_empty()).nth(2);
+        reasons(measurement).into_iter().filter_map(word).collect()
+    }
+
+    /// Of a run whose I/Os fio printed under this name.
+    fn reasons_of_one(options: &str, direction: &str) -> Vec<&'static str> {
+        let fio = format!(
+            r#"{{"jobs": [{{"jobname": "a", "{direction}": {{"iops": 100, "total_ios": 100, "clat_ns": {{"mean": 5000, "max": 9}}}}}}]}}"#
+        );
+        let job = format!("[a]\ndirect=1\nfilename=/dev/nvme0n1\n{options}\n");
+        let parts = Parts { fio: fio.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() };
+        words(&Measurement::read("x", &parts).unwrap().0)
+    }
+
     #[test]
     fn what_the_options_tell_is_named() {
-        let of = |options: &str, write: u32| -> Vec<&str> {
-            let words = |reason: &'static str| reason.split([' ', ':']).nth(2).unwrap_or_default();
-            reasons(&measurement(options, write)).into_iter().map(words).collect()
-        };
+        let of = |options: &str, write: u32| words(&measurement(options, write));
         assert_eq!(of("direct=1\nrw=randread\nfilename=/dev/nvme0n1\n", 0), Vec::<&str>::new());
         assert_eq!(of("direct=1\nrw=randrw\nfilename=/dev/nvme0n1\n", 5), ["reads"]);
+        assert_eq!(reasons_of_one("rw=randrw", "mixed"), ["several"]);
+        assert_eq!(reasons_of_one("rw=randread", "mixed"), [""; 0], "of one direction, fio has no sum");
+        assert_eq!(reasons_of_one("rw=randtrim", "trim"), ["one"]);
         assert_eq!(of("rw=randread\ndirectory=/mnt\nsize=1g\n", 0), ["files", "the"]);
         assert_eq!(of("direct=1\nrw=randread\nfilename=/dev/sda\n", 0), ["that"]);
     }

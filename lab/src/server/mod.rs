@@ -14,6 +14,7 @@
 //! | `choose.rs` | which of many measurements are fitted |
 //! | `agrees.rs` | whether a job's options can have made what fio measured |
 //! | `cost.rs` | what their runs cost, and how many a fit can afford |
+//! | `starts.rs` | where a fit begins |
 //! | `fit.rs` | the platform, and which of its constants the measurements decide |
 //! | `named.rs` | which drives the names of a job's files stand for |
 //! | `shape.rs` | what the platform's file says of its constants after a fit |
@@ -36,6 +37,7 @@ pub mod misses;
 mod named;
 mod run_name;
 mod shape;
+mod starts;
 mod used;
 pub mod write;
 

@@ -161,21 +161,7 @@ pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
     // The mean latency of threads that take turns on a CPU needs many turns to settle, more than a fit can run. Their rate
     // tells as much: as many I/Os as fit are always in flight.
     let takes_turns = measurement.threads_per_cpu() > 1;
-    // Where reads and writes are mixed, each tells of its own part of the drive.
-    let apart = [("read_clat", 0), ("write_clat", 1)].map(|(name, of)| Some((name, measurement.fio.clat_ns_of(of)?)));
-    let clats = match apart {
-        _ if takes_turns => Vec::new(),
-        [Some(reads), Some(writes)] => {
-            let scarce = scarce(measurement).map(|(direction, _)| direction);
-            [reads, writes]
-                .into_iter()
-                .enumerate()
-                .filter(|(of, _)| scarce != Some(*of))
-                .map(|(_, clat)| clat)
-                .collect()
-        }
-        _ => measurement.fio.clat_ns().map(|clat| ("clat", clat)).into_iter().collect(),
-    };
+    let clats = if takes_turns { Vec::new() } else { clats(measurement) };
     values.extend(clats.into_iter().map(|(name, clat_ns)| (name, clat_ns / 1000.0, "us")));
     // A kernel counts the interrupts that it handles.
     let interrupts = measurement.interrupts.as_ref().filter(|_| measurement.delivery() != "polled");
@@ -195,14 +181,29 @@ pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
     values
 }
 
+/// The mean latencies, in ns. Where reads, writes and trims are mixed, each tells of its own part of the drive.
+fn clats(measurement: &Measurement) -> Vec<(&'static str, f64)> {
+    let scarce = scarce(measurement);
+    let apart = ["read_clat", "write_clat", "trim_clat"].into_iter().enumerate();
+    let apart: Vec<_> =
+        apart.filter_map(|(direction, name)| Some((direction, name, measurement.fio.clat_ns_of(direction)?))).collect();
+    if apart.len() < 2 || measurement.is_merged() {
+        return measurement.fio.clat_ns().map(|clat| ("clat", clat)).into_iter().collect();
+    }
+    let is_kept = |at: usize| scarce.iter().all(|(direction, _)| *direction != at);
+    apart.into_iter().filter(|(at, ..)| is_kept(*at)).map(|(_, name, clat)| (name, clat)).collect()
+}
+
 /// Least I/Os whose mean latency is a row: with fewer, chance moves it by more than the noise.
 const MEAN_OF_MIN: u64 = 100;
 
-/// Reads (0) or writes (1), and their number, if they are so few beside the others that their mean latency tells nothing.
-pub(super) fn scarce(measurement: &Measurement) -> Option<(usize, u64)> {
-    let [reads, writes] = [0, 1].map(|direction| measurement.fio.ios_of(direction));
-    let fewer = if writes <= reads { (1, writes) } else { (0, reads) };
-    Some(fewer).filter(|(_, ios)| (1..MEAN_OF_MIN).contains(ios) && reads != writes)
+/// Reads (0), writes (1) or trims (2), and their number, where they are so few beside the others that their mean latency
+/// tells nothing.
+pub(super) fn scarce(measurement: &Measurement) -> Vec<(usize, u64)> {
+    let ios = [0, 1, 2].map(|direction| measurement.fio.ios_of(direction));
+    let most = ios.into_iter().max().unwrap_or(0);
+    let is_scarce = |(_, ios): &(usize, u64)| *ios < most && (1..MEAN_OF_MIN).contains(ios);
+    ios.into_iter().enumerate().filter(is_scarce).collect()
 }
 
 /// True if the server's CPUs spent clearly more time in user mode than fio says of its threads.
@@ -220,8 +221,8 @@ const SHARE_MIN: f64 = 0.5;
 pub fn rows(name: &str, measurements: &[Measurement], is_fitted: &[bool], cpus: Option<u32>) -> String {
     let mut text = "id,platform,scenario,delivery,quantity,value,unit,use,files,source\n".to_owned();
     for (measurement, is_fitted) in measurements.iter().zip(is_fitted) {
-        let usage = if *is_fitted { "fit" } else { "report" };
         for (quantity, value, unit) in values(measurement, cpus) {
+            let usage = if *is_fitted { "fit" } else { "report" };
             let id = format!("{}/{quantity}", measurement.name);
             let delivery = measurement.delivery();
             let file = format!("{}.toml", measurement.name);
@@ -328,12 +329,33 @@ mod tests {
                 values(&measurement, Some(4)).into_iter().map(|(quantity, ..)| quantity).collect::<Vec<_>>();
             (quantities, scarce(&measurement))
         };
-        assert_eq!(of(150_000, 9), (vec!["iops", "read_clat"], Some((1, 9))));
-        assert_eq!(of(99, 100), (vec!["iops", "write_clat"], Some((0, 99))));
-        assert_eq!(of(50, 9), (vec!["iops", "read_clat"], Some((1, 9))), "the larger number stays: nothing else tells");
-        assert_eq!(of(100, 9000), (vec!["iops", "read_clat", "write_clat"], None));
-        assert_eq!(of(9, 9), (vec!["iops", "read_clat", "write_clat"], None));
-        assert_eq!(of(9, 0), (vec!["iops", "clat"], None), "none beside them");
+        assert_eq!(of(150_000, 9), (vec!["iops", "read_clat"], vec![(1, 9)]));
+        assert_eq!(of(99, 100), (vec!["iops", "write_clat"], vec![(0, 99)]));
+        assert_eq!(of(50, 9), (vec!["iops", "read_clat"], vec![(1, 9)]), "the larger number stays: nothing else tells");
+        assert_eq!(of(100, 9000), (vec!["iops", "read_clat", "write_clat"], vec![]));
+        assert_eq!(of(9, 9), (vec!["iops", "read_clat", "write_clat"], vec![]));
+        assert_eq!(of(9, 0), (vec!["iops", "clat"], vec![]), "none beside them");
+    }
+
+    #[test]
+    fn each_direction_has_a_latency_of_its_own() {
+        let of = |job: &str, directions: &[&str]| {
+            let direction = |name: &&str| {
+                format!(
+                    r#""{name}": {{"iops": 900, "total_ios": 900, "bw_bytes": 3686400, "clat_ns": {{"mean": 5000, "max": 9}}}}"#
+                )
+            };
+            let directions: Vec<String> = directions.iter().map(direction).collect();
+            let fio = format!(r#"{{"jobs": [{{"jobname": "a", {}}}]}}"#, directions.join(", "));
+            let job = format!("[global]\nfilename=/dev/nvme0n1\ncpus_allowed=0-1\n{job}");
+            let parts = Parts { fio: fio.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() };
+            let (measurement, _) = Measurement::read("x", &parts).unwrap();
+            values(&measurement, Some(4)).into_iter().map(|(quantity, ..)| quantity).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of("[a]\nrw=trimwrite\n", &["write", "trim"]), "iops write_clat trim_clat");
+        assert_eq!(of("[a]\nrw=randread\n[b]\nrw=randtrim\n", &["read", "trim"]), "iops read_clat trim_clat");
+        assert_eq!(of("[a]\nrw=randtrim\n", &["trim"]), "iops clat");
+        assert_eq!(of("[a]\nrw=randrw\n", &["mixed"]), "iops clat");
     }
 
     #[test]

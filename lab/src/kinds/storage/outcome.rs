@@ -275,6 +275,7 @@ const PUBLISHED: &[Published] = &[
     Published { name: "clat", of: |o| Some(o.storage()?.completion_latency.mean_ns / 1000.0) },
     Published { name: "read_clat", of: |o| Some(apart(o, 0)?.latency.mean_ns / 1000.0) },
     Published { name: "write_clat", of: |o| Some(apart(o, 1)?.latency.mean_ns / 1000.0) },
+    Published { name: "trim_clat", of: |o| Some(apart(o, 2)?.latency.mean_ns / 1000.0) },
 ];
 
 /// The stages averaged over several runs; none if a run is of another kind.
