@@ -7,6 +7,7 @@ use super::gather::{Measurement, Server};
 use super::misses::{self, Miss};
 use super::shape::{GUESS, Shape, floor, moved};
 use super::starts::starts;
+use super::syncs;
 use super::write::{self, Own};
 use crate::calibrate::{self, CalibrateError, Candidate, Decision, Range};
 use crate::input::{InputError, Place, Problem};
@@ -113,7 +114,7 @@ impl From<CalibrateError> for ImportError {
 pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -> Result<Imported, ImportError> {
     let name = folder.file_name().map_or("server".into(), |name| name.to_string_lossy().into_owned());
     server.keep_free(&name);
-    let Server { measurements, about, mut notes, .. } = server;
+    let Server { mut measurements, about, mut notes, .. } = server;
     let mut facts = facts::facts(&about);
     if facts::cpus(&facts).is_none() && about.contains_key("lscpu") {
         notes.push("lscpu: no number of CPUs that is understood; valid: what `LC_ALL=C lscpu` prints".to_owned());
@@ -122,6 +123,7 @@ pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFla
     let online = facts::add_cpus(&mut facts, &measurements, base, &mut notes);
     let cpus = facts::cpus(&facts);
     let started = starts(&measurements, base, &facts, online);
+    measurements.iter_mut().for_each(|one| one.syncs = syncs::said(one, &started, base));
     let files = Folder { path: folder, name: &name };
     write_started(&files, base, &started)?;
     let (usable, plans) = files.simulated(measurements, [cpus, online], &mut notes)?;
@@ -385,7 +387,7 @@ impl Folder<'_> {
             }
             match self.plan(&measurement, cpus)? {
                 Ok((scenario, plan)) => {
-                    notes.extend(plan.warnings.iter().map(|warning| format!("{}: {warning}", measurement.name)));
+                    notes.extend(syncs::notes(&measurement, &plan.warnings));
                     if online.is_some_and(|cpus| write::has_other_work(&measurement, cpus)) {
                         notes.push(format!(
                             "{}: the CPUs had other work than fio's; their times are not used",

@@ -5,6 +5,7 @@ use super::delivery::Delivered;
 use super::elapsed::Elapsed;
 use super::job;
 use super::named;
+use super::syncs::Syncs;
 use super::used::Used;
 use crate::fio::{self, FioJob, Variables};
 use crate::input::InputError;
@@ -36,6 +37,8 @@ pub struct Measurement {
     pub interrupts: Option<Delivered>,
     /// CPUs that were online, if `/proc/interrupts` or `/proc/stat` names them.
     pub online: Option<u32>,
+    /// What its syncs say of the drive's cache.
+    pub syncs: Syncs,
 }
 
 /// All that is known of a server.
@@ -132,7 +135,7 @@ impl Measurement {
             };
             notes.push(format!("{name}: /proc/stat{why}"));
         }
-        Ok((Self { name: name.to_owned(), job, sections, fio, cpu, interrupts, online }, notes))
+        Ok((Self { name: name.to_owned(), job, sections, fio, cpu, interrupts, online, syncs: Syncs::Told }, notes))
     }
 
     /// fio's threads.

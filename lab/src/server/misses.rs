@@ -43,7 +43,7 @@ pub(super) fn named(misses: &[Miss]) -> Vec<String> {
 }
 
 /// What a measurement has that the model lacks.
-fn reasons(measurement: &Measurement) -> Vec<&'static str> {
+pub(super) fn reasons(measurement: &Measurement) -> Vec<&'static str> {
     let sections = &measurement.sections;
     let files = || sections.iter().flat_map(|section| section.file_names(0));
     let is_buffered = |section: &FioJob| !section.says_direct || section.load.syncs.buffered;
@@ -62,6 +62,10 @@ fn reasons(measurement: &Measurement) -> Vec<&'static str> {
             "fio printed several directions as one (unified_rw_reporting=1): the share and the latency of each are unknown",
         ),
         (trim > 0.0, "it trimmed: one time for every trim is modelled, whatever its size and what it frees"),
+        (
+            measurement.syncs.contradict(),
+            "its syncs took time, and those of a drive without a volatile cache take none here",
+        ),
     ];
     found.into_iter().filter(|(holds, _)| *holds).map(|(_, reason)| reason).collect()
 }

@@ -15,6 +15,7 @@
 //! | `agrees.rs` | whether a job's options can have made what fio measured |
 //! | `cost.rs` | what their runs cost, and how many a fit can afford |
 //! | `starts.rs` | where a fit begins |
+//! | `syncs.rs` | what a measurement's syncs say of the drive's cache |
 //! | `fit.rs` | the platform, and which of its constants the measurements decide |
 //! | `named.rs` | which drives the names of a job's files stand for |
 //! | `shape.rs` | what the platform's file says of its constants after a fit |
@@ -38,6 +39,7 @@ mod named;
 mod run_name;
 mod shape;
 mod starts;
+mod syncs;
 mod used;
 pub mod write;
 

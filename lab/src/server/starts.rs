@@ -89,4 +89,4 @@ fn cpu_ns_an_io(measurements: &[Measurement], cpus: u32) -> Option<[f64; 2]> {
 const INTERRUPT_NS: f64 = 500.0;
 
 /// What software adds to the media's time at depth 1: submission, interrupt, completion.
-const SOFTWARE_NS: f64 = 6_000.0;
+pub(super) const SOFTWARE_NS: f64 = 6_000.0;

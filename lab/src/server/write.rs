@@ -222,7 +222,9 @@ pub fn rows(name: &str, measurements: &[Measurement], is_fitted: &[bool], cpus: 
     let mut text = "id,platform,scenario,delivery,quantity,value,unit,use,files,source\n".to_owned();
     for (measurement, is_fitted) in measurements.iter().zip(is_fitted) {
         for (quantity, value, unit) in values(measurement, cpus) {
-            let usage = if *is_fitted { "fit" } else { "report" };
+            // Rates and CPU times have the syncs in them; a write's own latency has not.
+            let is_told = quantity.ends_with("clat") || !measurement.syncs.contradict();
+            let usage = if *is_fitted && is_told { "fit" } else { "report" };
             let id = format!("{}/{quantity}", measurement.name);
             let delivery = measurement.delivery();
             let file = format!("{}.toml", measurement.name);
