@@ -3,6 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `gather.rs` | the measurements of files |
+//! | `host.rs` | which of several hosts is the server |
 //! | `archived.rs` | the measurements of an archive, or of a folder |
 //! | `beside.rs` | which readings stand before and after a run, in files of somebody's own |
 //! | `run_name.rs` | what the name of a file says of its run |
@@ -33,6 +34,7 @@ mod elapsed;
 pub mod facts;
 pub mod fit;
 pub mod gather;
+mod host;
 mod job;
 pub mod misses;
 mod named;
