@@ -143,7 +143,8 @@ pub(crate) fn sweep(data: &[u8]) {
             assert!(runs > 0 && runs <= lab::sweep::RUNS_MAX);
             for run in [0, runs / 2, runs - 1] {
                 let setup = grid.setup(run);
-                assert_eq!((setup.values.len(), setup.point), (grid.keys.len(), run / grid.runs_of_point()));
+                assert!(setup.point < grid.points());
+                assert_eq!((setup.values.len(), setup.point), (grid.keys.len(), grid.point_of(run)));
             }
         }
         Err(error) => said(&error),

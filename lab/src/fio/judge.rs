@@ -157,6 +157,12 @@ fn refused(entry: &Entry, why: impl Into<String>, valid: impl Into<String>) -> J
 }
 
 fn unknown(entry: &Entry, name: &str, names_none: bool) -> Judgement {
+    if options::is_newer_aside(name) {
+        let reason = "an option of a newer fio than 3.33, which changes no I/O here".to_owned();
+        let meaning = format!("not modelled: {reason}");
+        let warning = Warning { place: entry.setting.place.clone(), key: name.to_owned(), meaning };
+        return Judgement { taken: "not modelled", reason, warnings: vec![warning], error: None };
+    }
     if options::is_newer(name) {
         return refused(entry, "is for an option of a newer fio than 3.33", "an option of fio 3.33");
     }

@@ -73,20 +73,27 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     all().iter().flat_map(|option| std::iter::once(option.name).chain(option.alias))
 }
 
-/// Options that later versions have. Version 3.33, which this follows, refuses them.
+/// Options that later versions have, and that change the I/Os. Version 3.33, which this follows, has none of them.
 pub fn is_newer(name: &str) -> bool {
     NEWER.split_whitespace().any(|newer| newer == name)
 }
 
-const NEWER: &str = "num_range sprandom spr_op spr_num_regions dp_type fdp fdp_pli plids plid_select dp_scheme \
-                     log_issue_time log_window_value log_entries_max cmdprio_hint cmdprio_split \
-                     steadystate_check_interval ss_interval verify_header_seed verify_write_sequence \
-                     verify_pattern_interval runtime_reports fua rwf_atomic writefua_percentage md_per_io_size pi_act \
-                     pi_chk apptag apptag_mask write_mode verify_mode readfua_percentage nowait_poll \
-                     replay_check prio_hint priohint prio_class_hint cmdprio_bssplit_hint filetype rate_write_only \
-                     thinkcycles trim_write data_placement dataplacement deac cdb_len end_syncfs fdp_pli_select \
-                     job_start_clock_id libaio_vectored no_completion_thread ramp_size random_sequence_stride \
-                     read_mode recover_zbd_write_error spr_cs verify_bytchk verify_policy write_zone_remainder";
+/// Options that later versions have, and that change no I/O of a drive that stores what it is given: logs, seeds of
+/// verification, hints, placement, protection information.
+pub fn is_newer_aside(name: &str) -> bool {
+    NEWER_ASIDE.split_whitespace().any(|newer| newer == name)
+}
+
+const NEWER_ASIDE: &str = "log_issue_time log_window_value log_entries_max verify_header_seed verify_write_sequence \
+                           verify_pattern_interval runtime_reports prio_hint priohint prio_class_hint cmdprio_hint \
+                           cmdprio_bssplit_hint md_per_io_size pi_act pi_chk apptag apptag_mask fdp fdp_pli fdp_pli_select plids \
+                           plid_select dp_type dp_scheme data_placement dataplacement job_start_clock_id replay_check";
+
+const NEWER: &str = "num_range sprandom spr_op spr_num_regions cmdprio_split steadystate_check_interval ss_interval \
+                     fua rwf_atomic writefua_percentage write_mode verify_mode readfua_percentage nowait_poll \
+                     filetype rate_write_only thinkcycles trim_write deac cdb_len end_syncfs libaio_vectored \
+                     no_completion_thread ramp_size random_sequence_stride read_mode recover_zbd_write_error spr_cs \
+                     verify_bytchk verify_policy write_zone_remainder";
 
 struct Table {
     options: Vec<FioOption>,

@@ -140,6 +140,15 @@ fn odd_input_is_read_as_fio_reads_it_or_says_why_not() {
 }
 
 #[test]
+fn options_of_later_versions_that_change_no_io_are_warned_of() {
+    let (jobs, warnings) =
+        read("[global]\nlog_window_value=both\n[a]\nfilename=/dev/nvme0n1\nfdp=1\npi_act=0\niodepth=4\n").unwrap();
+    assert_eq!(jobs.len(), 1);
+    let keys: Vec<&str> = warnings.iter().map(|warning| warning.key.as_str()).collect();
+    assert!(["log_window_value", "fdp", "pi_act"].iter().all(|key| keys.contains(key)), "{warnings:?}");
+}
+
+#[test]
 fn what_cannot_be_honoured_says_where_why_and_what_would_do() {
     let cases = [
         ("iodepht=64", "iodepht: the name is unknown; valid: iodepth"),

@@ -292,10 +292,10 @@ mod tests {
 
     #[test]
     fn an_option_of_a_newer_fio_is_left_out() {
-        let newer = format!(r#"{ONE}, "verify_write_sequence": "0""#);
+        let newer = format!(r#"{ONE}, "ramp_size": "1m""#);
         let found = server(&[("a", 0, &newer, 300)], None);
         assert_eq!(found.measurements.len(), 1, "{:?}", found.notes);
-        assert!(found.notes.iter().any(|note| note.contains("verify_write_sequence")), "{:?}", found.notes);
+        assert!(found.notes.iter().any(|note| note.contains("ramp_size")), "{:?}", found.notes);
     }
 
     #[test]
