@@ -38,9 +38,6 @@ fn a_message_fills_a_receive_and_completes_at_both_ends() {
 fn a_write_lands_in_lent_memory_and_completes_at_the_sender_alone() {
     let after = host(Config::default(), |host| {
         let [a, b] = host.connected(None);
-        let events = a.device.event_queue(1).expect("open").clone();
-        host.msix_on(0);
-        host.serve(0, 1, events.clone());
         let lent = memory(4096);
         let other = memory(4096);
         b.device.lend(other.device_address(), 4096).expect("a region");
@@ -61,6 +58,9 @@ fn a_write_lands_in_lent_memory_and_completes_at_the_sender_alone() {
 fn a_completion_with_an_error_is_counted() {
     host(Config::default(), |host| {
         let [a, b] = host.connected(None);
+        let events = a.device.event_queue(1).expect("open").clone();
+        host.msix_on(0);
+        host.serve(0, 1, events.clone());
         let lent = memory(4096);
         let key = b.device.lend(lent.device_address(), 4096).expect("a region");
         // One byte beyond its end.

@@ -161,7 +161,10 @@ mod tests {
         assert!(error.contains("is an input of this command; valid: "), "{error}");
         assert!(before.commit(b"new").unwrap_err().to_string().contains("is an input of this command"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-        inputs::noted(inputs::Given::default(), || ());
+        inputs::noted(inputs::Given::default(), || inputs::note_hash(&path));
+        assert!(AtomicFile::prepare("--json", &path).is_err());
+        // Another command's input, or a file of a folder that was read.
+        inputs::noted(inputs::Given::default(), || inputs::note_hash_within(&path));
         AtomicFile::prepare("--json", &path).unwrap().commit(b"new").unwrap();
     }
 

@@ -81,11 +81,10 @@ struct Notes {
 /// Runs `read`. Returns its result and what it read on this thread.
 pub fn noted<T>(given: Given, read: impl FnOnce() -> T) -> (T, Read) {
     let outer = NOTES.replace(Some(Notes { given, read: Some(Read::default()) }));
+    READ.take();
     let result = read();
-    let read = NOTES.replace(outer).and_then(|notes| notes.read).unwrap_or_default();
-    let own = read.files.values().filter(|input| !input.built_in);
-    READ.set(own.filter_map(|input| std::fs::canonicalize(&input.path).ok()).collect());
-    (result, read)
+    let notes = NOTES.replace(outer);
+    (result, notes.and_then(|notes| notes.read).unwrap_or_default())
 }
 
 /// Whether this command has read the file, whose path has no links.
@@ -139,12 +138,27 @@ pub(crate) fn note_file(path: &str, bytes: &[u8], built_in: bool) {
         read.files.insert(path.to_owned(), input);
         if !built_in {
             read.contents.insert(path.to_owned(), bytes.into());
+            keep(Path::new(path));
         }
     });
 }
 
+/// No output of this command may take the file's place.
+fn keep(path: &Path) {
+    let path = std::fs::canonicalize(path);
+    READ.with_borrow_mut(|files| files.extend(path.ok()));
+}
+
 /// Notes a file by its hash alone. A file that cannot be read, or is no regular file, is not noted.
-pub(crate) fn note_hash(path: &std::path::Path) {
+pub(crate) fn note_hash(path: &Path) {
+    if NOTES.with_borrow(|notes| notes.as_ref().is_some_and(|notes| notes.read.is_some())) {
+        keep(path);
+    }
+    note_hash_within(path);
+}
+
+/// As [`note_hash`], for a file of a folder, which may hold earlier outputs too.
+pub(crate) fn note_hash_within(path: &Path) {
     if !path.is_file() {
         return;
     }

@@ -192,7 +192,7 @@ const NOTED_MAX: usize = 4096;
 /// Notes the files of an archive's folder, or the archive itself, by their hashes: they say too much of a server to be
 /// repeated. What cannot be read is left to the reader of the archive.
 fn note_archive(path: &Path) {
-    let (mut pending, mut count) = (vec![path.to_owned()], 0);
+    let (mut pending, mut count, is_whole) = (vec![path.to_owned()], 0, path.is_file());
     while let Some(path) = pending.pop() {
         if count == NOTED_MAX {
             return;
@@ -202,7 +202,8 @@ fn note_archive(path: &Path) {
         let entries = is_folder.then(|| std::fs::read_dir(&path).ok()).flatten();
         match entries {
             Some(entries) => pending.extend(entries.flatten().map(|entry| entry.path())),
-            None => inputs::note_hash(&path),
+            None if is_whole => inputs::note_hash(&path),
+            None => inputs::note_hash_within(&path),
         }
     }
 }
