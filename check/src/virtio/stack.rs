@@ -23,7 +23,7 @@ use irq::{Action, AllocRequest, Flow, Irq, IrqError, IrqReturn, RequestFlags, Re
 use machine::{Regs, SimHal};
 use spec::gic::IntId;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use systems::{Handler, Line};
 
 /// How a device is attached to the machine.
@@ -83,7 +83,8 @@ struct Marked {
     inner: Arc<dyn Action>,
     number: u64,
     load: Arc<Load>,
-    system: Arc<ArmHarness>,
+    /// It has the lines, and they have this.
+    system: Weak<ArmHarness>,
 }
 
 impl Action for Marked {
@@ -92,7 +93,8 @@ impl Action for Marked {
         let ended = self.load.ended_here().load(Relaxed);
         let answer = self.inner.handle(irq);
         // Nothing else runs on a CPU in an interrupt. A thread's handler may be interrupted.
-        let has_ended = self.system.takes(SimHal.cpu()) && self.load.ended_here().load(Relaxed) != ended;
+        let takes = self.system.upgrade().is_some_and(|system| system.takes(SimHal.cpu()));
+        let has_ended = takes && self.load.ended_here().load(Relaxed) != ended;
         if has_ended && answer == IrqReturn::None {
             violate(
                 "truth",
@@ -417,7 +419,7 @@ impl VirtioStack {
             marks::installing(line.irq());
             let number = self.numbers.fetch_add(1, Relaxed);
             Mark::LineOpened.of(number);
-            let (load, system) = (self.load.clone(), self.system.clone());
+            let (load, system) = (self.load.clone(), Arc::downgrade(&self.system));
             let marked = Arc::new(Marked { inner, number, load, system });
             let handler = line.request("virtio", RequestFlags::default(), marked).expect("a new line");
             self.lines[which as usize].lock().expect("one host thread").push(Bound { handler, line, number });
