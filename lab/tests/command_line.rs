@@ -131,7 +131,13 @@ fn a_sweep_is_run_resumed_merged_and_run_again() {
         assert!(read("w-results") == read("merged"), "{name}");
     }
     let said = text(folder.path(), &["rerun", "merged/manifest.json"]);
-    assert!(said.contains("results.csv: the same ") && said.contains("results.parquet: the same "), "{said}");
+    for name in ["results.csv", "results.parquet", "page.html"] {
+        assert!(said.contains(&format!("{name}: the same ")), "{said}");
+    }
+    std::fs::write(folder.path().join("merged/page.html"), "another").unwrap();
+    let output = command(folder.path(), &["rerun", "merged/manifest.json"]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.code() == Some(1) && said.contains("page.html: DIFFERS"), "{said}");
     std::fs::write(folder.path().join("w.toml"), sweep.replace(", 0]", ", 3]")).unwrap();
     let output = command(folder.path(), &["sweep", "w.toml"]).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();

@@ -163,12 +163,12 @@ fn folder_of(file: &str) -> PathBuf {
 }
 
 /// Most warnings that are printed.
-const WARNINGS_MAX: usize = 20;
+const TOLD_MAX: usize = 20;
 
 /// Says what the plans of the runs warn of.
 fn warn(warnings: &BTreeSet<String>) {
-    warnings.iter().take(WARNINGS_MAX).for_each(|warning| say(format_args!("warning: {warning}")));
-    if let Some(more) = warnings.len().checked_sub(WARNINGS_MAX).filter(|more| *more > 0) {
+    warnings.iter().take(TOLD_MAX).for_each(|warning| say(format_args!("warning: {warning}")));
+    if let Some(more) = warnings.len().checked_sub(TOLD_MAX).filter(|more| *more > 0) {
         say(format_args!("warning: and {more} more; campanile lint tells those of one setting"));
     }
 }

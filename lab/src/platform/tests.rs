@@ -60,6 +60,18 @@ fn a_base_lends_what_the_file_does_not_give() {
 }
 
 #[test]
+fn a_constant_that_is_not_given_as_such_shows_the_form_of_its_kind() {
+    for (lines, valid) in [
+        ("[cpu]\nscale = 1", "{ value = 1, reason = \"why\" }"),
+        ("[drive.gen5]\nvolatile_cache = true", "{ value = true, reason = \"why\" }"),
+        ("[drive.gen5]\nlink = 1", "{ value = 1, unit = \"B/s\", reason = \"why\" }"),
+    ] {
+        let error = variant(lines).unwrap_err();
+        assert!(error.ends_with(&format!("has neither unit nor reason; valid: {valid}")), "{error}");
+    }
+}
+
+#[test]
 fn a_constant_needs_unit_reason_and_bounds() {
     let case = |line: &str| variant(&format!("[fabric]\n{line}")).unwrap_err();
     assert_eq!(

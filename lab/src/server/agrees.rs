@@ -112,19 +112,27 @@ fn other_ios(sections: &[FioJob], fio: &FioOutput) -> Option<String> {
     })
 }
 
-/// A note on directions that fio printed as one, whose share and latency nothing tells.
-pub(super) fn merged(sections: &[FioJob], fio: &FioOutput) -> Option<String> {
+/// The directions that the jobs had, where fio printed several as one.
+fn merged_directions(sections: &[FioJob], fio: &FioOutput) -> Option<Vec<&'static str>> {
     let does = |does: fn(&FioJob) -> bool, name: &'static str| sections.iter().any(does).then_some(name);
-    let done: Vec<&str> = [
+    let done = [
         does(|section| section.pattern.reads(), "reads"),
         does(|section| section.pattern.writes(), "writes"),
         does(|section| section.pattern.trims != Trims::None, "trims"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    ];
+    let done: Vec<&str> = done.into_iter().flatten().collect();
     let is_sum = fio.jobs.iter().any(|job| job.is_sum && job.directions[0].iops > 0.0);
-    (is_sum && done.len() > 1).then(|| {
+    Some(done).filter(|done| is_sum && done.len() > 1)
+}
+
+/// Whether fio printed several directions as one, whose share and latency nothing tells.
+pub(super) fn is_merged(sections: &[FioJob], fio: &FioOutput) -> bool {
+    merged_directions(sections, fio).is_some()
+}
+
+/// A note on such directions.
+pub(super) fn merged(sections: &[FioJob], fio: &FioOutput) -> Option<String> {
+    merged_directions(sections, fio).map(|done| {
         format!(
             "fio printed {} as one (unified_rw_reporting=1): the share and the latency of each are unknown; valid: a run \
              with unified_rw_reporting=none or both",

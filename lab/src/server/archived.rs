@@ -181,10 +181,12 @@ fn is_within(path: &str, folder: &str) -> bool {
 
 /// That outputs of one file name in several folders are of the same jobs: runs of one server, or of several.
 fn perhaps_of_several(outputs: &[File<'_>]) -> Option<String> {
+    let split = || outputs.iter().map(|(path, bytes)| (path.rsplit_once('/').unwrap_or((".", path)), bytes));
     let mut folders: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
-    for (path, bytes) in outputs {
-        let (folder, name) = path.rsplit_once('/')?;
-        let Ok(run) = FioOutput::parse(bytes) else { continue };
+    for ((folder, name), bytes) in split() {
+        let is_only_one = split().filter(|((_, other), _)| *other == name).count() == 1;
+        let run = if is_only_one { None } else { FioOutput::parse(bytes).ok() };
+        let Some(run) = run else { continue };
         let jobs: Vec<_> = run.jobs.iter().map(|job| (&job.name, &job.options)).collect();
         folders.entry((name, format!("{:?} {jobs:?}", run.global_options))).or_default().push(folder);
     }
@@ -339,12 +341,13 @@ mod tests {
                 rates.map(|(folder, iops)| (format!("{folder}/fio.json"), FIO.replace("1000", iops).into_bytes()));
             let mut contents = Contents::default();
             contents.files.extend(files);
+            contents.files.insert("other.json".to_owned(), FIO.replace("a[b]", "c").into_bytes());
             let server = Server::on(host).with_archive(&contents);
             let rates: Vec<f64> = server.measurements.iter().map(|one| one.fio.iops()).collect();
             (rates, server.has_host(), server.notes.join("\n"))
         };
         let (both, _, notes) = of(None);
-        assert_eq!(both, [1000.0, 2000.0], "{notes}");
+        assert_eq!(both, [1000.0, 2000.0, 1000.0], "{notes}");
         assert!(notes.contains("the jobs in alpha, beta are the same, and taken as runs of one server"), "{notes}");
         assert_eq!((of(Some("beta")).0, of(Some("beta")).1), (vec![2000.0], true));
         assert!(!of(Some("gamma")).1);

@@ -190,7 +190,7 @@ impl Measurement {
 
     /// True if fio printed several directions as one.
     pub fn is_merged(&self) -> bool {
-        agrees::merged(&self.sections, &self.fio).is_some()
+        agrees::is_merged(&self.sections, &self.fio)
     }
 
     /// How its completions came: polled by its own option, else as `/proc/interrupts` says; remapped where nobody says.

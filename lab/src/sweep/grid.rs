@@ -69,24 +69,23 @@ impl Grid {
     fn is_small_enough(&self) -> Result<(), InputError> {
         let Definition { scenarios, platforms, points, grid, seeds, place, .. } = &self.definition;
         let deliveries = || self.deliveries.iter().map(|deliveries| deliveries.len().max(1));
-        let (most, all) = (deliveries().max().unwrap_or(1), deliveries().sum::<usize>());
-        let factors: Vec<(usize, String)> = [
-            (scenarios.len(), "scenarios".to_owned()),
-            (platforms.len(), "platforms".to_owned()),
-            (points.len(), "points".to_owned()),
-        ]
-        .into_iter()
-        .chain(grid.iter().map(|axis| (axis.values.len(), axis.key.clone())))
-        .chain([(most, "deliveries".to_owned()), (seeds.len(), "seeds".to_owned())])
-        .collect();
-        let runs = factors.iter().fold(1_u128, |runs, (count, _)| runs.saturating_mul(*count as u128));
-        // Scenarios may have fewer than the most.
-        let runs = runs / (scenarios.len().max(1) * most) as u128 * all as u128;
+        let axes = grid.iter().map(|axis| (axis.values.len(), axis.key.as_str()));
+        let shared: Vec<(usize, &str)> =
+            [(platforms.len(), "platforms"), (points.len(), "points")].into_iter().chain(axes).collect();
+        // Each scenario has its own deliveries.
+        let counts = shared.iter().map(|(count, _)| *count).chain([deliveries().sum(), seeds.len()]);
+        let runs = counts.fold(1_u128, |runs, count| runs.saturating_mul(count as u128));
         if runs <= u128::from(RUNS_MAX) {
             return Ok(());
         }
-        let counts: Vec<String> =
-            factors.iter().filter(|(count, _)| *count > 1).map(|(count, name)| format!("{count} {name}")).collect();
+        let most = deliveries().max().unwrap_or(1);
+        let counts: Vec<String> = [(scenarios.len(), "scenarios")]
+            .into_iter()
+            .chain(shared)
+            .chain([(most, "deliveries"), (seeds.len(), "seeds")])
+            .filter(|(count, _)| *count > 1)
+            .map(|(count, name)| format!("{count} {name}"))
+            .collect();
         let why = format!("is too large: {} make {runs} runs; valid: at most {RUNS_MAX}", counts.join(" × "));
         Err(InputError::new(place, "", Problem::Syntax(why)))
     }
