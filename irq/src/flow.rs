@@ -157,8 +157,10 @@ impl<H: Hal> IrqCore<H> {
         self.move_on_ack(&mut state);
         state.start_handlers(Hold { back: false, end: End::Given });
         let mut state = self.run(line, state, taken);
-        // An earlier flow left an end to threads, and they finished while this flow's handlers ran.
-        if state.stop_handlers() && !line.handover.is_held() {
+        // An earlier flow may have left an end to threads that finished while this flow's handlers ran. And where the
+        // line became level-triggered meanwhile, an interrupt on another CPU has masked it and left it to this flow.
+        let back = state.stop_handlers();
+        if (back || state.masked) && !line.handover.is_held() {
             state.release();
         }
     }

@@ -1,4 +1,4 @@
-//! Threaded lines that move or get another flow while they are active.
+//! Lines that move or get another flow while they are active.
 
 use super::threads::{GIC, ONESHOT, oneshot, wait_until};
 use super::*;
@@ -90,6 +90,33 @@ fn an_end_that_the_old_flow_left_over_is_given_behind_the_new_flows_handler() {
         fire(CPU1);
         assert_eq!(bench.said(), said);
         assert!(!bench.view(irq).active && !bench.view(irq).masked);
+        bench.core.free(irq, &primary).unwrap();
+    }
+}
+
+/// The flow changes while a handler of the old one runs, and another CPU takes an interrupt by the new one meanwhile. It
+/// cannot run there; whatever it does to the line, the old flow undoes it.
+#[test]
+fn a_line_whose_flow_changed_under_its_handler_does_not_stay_masked() {
+    const FLOWS: [Flow; 4] = [Flow::Edge, Flow::Level, Flow::FastEoi, Flow::Strict];
+    for (old, new) in FLOWS.iter().flat_map(|&old| FLOWS.map(|new| (old, new))) {
+        let bench = Arc::new(Bench::new(GIC));
+        let domain = super::wired::Wired::of(&bench);
+        let irq = bench.core.alloc_line(domain, &on(CpuSet::first(2)), old).unwrap();
+        let fire = move |bench: &Bench, cpu| bench.hal.interrupt(cpu, || assert!(bench.core.handle_irq(irq)));
+        let (weak, calls) = (Arc::downgrade(&bench), AtomicU32::new(0));
+        let primary = handler(move |_| {
+            if calls.fetch_add(1, SeqCst) == 0 {
+                let bench = weak.upgrade().unwrap();
+                bench.core.set_flow(irq, new).unwrap();
+                fire(&bench, CPU1);
+            }
+            IrqReturn::Handled
+        });
+        bench.core.request(irq, "test", RequestFlags::default(), primary.clone()).unwrap();
+        fire(&bench, CPU0);
+        let view = bench.view(irq);
+        assert!(!view.masked && !view.active, "{old}, then {new}: {}", bench.said());
         bench.core.free(irq, &primary).unwrap();
     }
 }
