@@ -1,14 +1,17 @@
 //! Host threads: numbers, parking, joining. They belong to the whole process, as the operating system's threads do.
 
 use crate::{Affinity, CpuId, CpuSet, SpawnError, ThreadId};
+use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::panic::resume_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle, Thread};
-use std::{panic, thread_local};
+use std::thread_local;
 
 struct Parker {
     woken: AtomicBool,
@@ -85,7 +88,22 @@ pub(super) fn first_cpu(affinity: &Affinity, cpus: u32) -> Result<CpuId, SpawnEr
 
 /// The threads that a world has spawned and not joined yet.
 #[derive(Default)]
-pub(super) struct Joins(Mutex<Vec<JoinHandle<()>>>);
+pub(super) struct Joins(Mutex<Spawned>);
+
+#[derive(Default)]
+struct Spawned {
+    handles: Vec<JoinHandle<()>>,
+    /// The payloads of threads that have panicked, and are joined already.
+    panics: Vec<Box<dyn Any + Send>>,
+}
+
+impl Spawned {
+    /// Joins what has ended: until then a thread keeps its stack.
+    fn reap(&mut self) {
+        let ended = self.handles.extract_if(.., |handle| handle.is_finished());
+        self.panics.extend(ended.filter_map(|handle| handle.join().err()));
+    }
+}
 
 impl Joins {
     pub(super) fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<ThreadId, SpawnError> {
@@ -95,23 +113,55 @@ impl Joins {
             _ = number.send(current());
             body();
         };
+        self.lock().reap();
         let handle = thread::Builder::new().name(name.to_string()).spawn(run);
         let exhausted = || SpawnError::Exhausted(parkers().len() as u32);
         let handle = handle.map_err(|_| exhausted())?;
-        self.lock().push(handle);
+        self.lock().handles.push(handle);
         started.recv().map_err(|_| exhausted())
     }
 
     pub(super) fn join_all(&self) {
         // Joins one at a time, without the lock: the joined thread may spawn others meanwhile.
-        while let Some(handle) = { self.lock().pop() } {
+        while let Some(handle) = { self.lock().handles.pop() } {
             if let Err(payload) = handle.join() {
-                panic::resume_unwind(payload);
+                resume_unwind(payload);
             }
+        }
+        if let Some(payload) = { self.lock().panics.pop() } {
+            resume_unwind(payload);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+    fn lock(&self) -> MutexGuard<'_, Spawned> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_have_ended_are_not_kept_until_all_are_joined() {
+        let joins = Joins::default();
+        for _ in 0..50 {
+            joins.spawn("brief", || ()).unwrap();
+            while joins.lock().handles.iter().any(|handle| !handle.is_finished()) {
+                thread::yield_now();
+            }
+        }
+        assert_eq!(joins.lock().handles.len(), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "of the first")]
+    fn the_panic_of_a_thread_that_ended_long_ago_is_still_told() {
+        let joins = Joins::default();
+        joins.spawn("first", || panic!("of the first")).unwrap();
+        while joins.lock().panics.is_empty() {
+            joins.spawn("next", || ()).unwrap();
+        }
+        joins.join_all();
     }
 }
