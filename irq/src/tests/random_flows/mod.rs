@@ -445,6 +445,7 @@ impl World {
             }
             self.core.free_line(irq).unwrap();
         }
+        self.hal.join_all();
     }
 }
 
