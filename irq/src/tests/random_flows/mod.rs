@@ -454,7 +454,7 @@ fn trigger(level: bool) -> Trigger {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, max_shrink_iters: 4096, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2048, max_shrink_iters: 4096, ..ProptestConfig::default() })]
 
     #[test]
     fn every_flow_keeps_to_its_state_machine(
