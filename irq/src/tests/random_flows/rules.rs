@@ -273,6 +273,8 @@ impl Rules {
         let held_by_mask = held && !self.traits.automasks;
         self.demand(self.masked || self.enabled(), "a disabled or freed line that is not masked");
         self.demand(!held_by_mask || self.masked, "a ONESHOT line that is not held back");
-        self.demand(!self.masked || held || !self.enabled(), "a line stays masked");
+        // A level that came under the handlers of an edge waits for their ONESHOT threads, as for its own.
+        let waits = self.flow == Flow::Level && self.traits.oneshot && self.threads.iter().any(|thread| thread.busy);
+        self.demand(!self.masked || held || waits || !self.enabled(), "a line stays masked");
     }
 }
