@@ -167,12 +167,17 @@ fn attach<H: Hal>(
     wishes
         .iter()
         .zip(&map.queues)
-        .map(|(wish, &(_, vector))| start_queue(hal, transport, features, wish, vectors.then_some(vector)))
+        .map(|(wish, &(_, vector))| {
+            let queue = map_queue(hal, transport, features, wish, vectors.then_some(vector))?;
+            // A device consumes no buffers before DRIVER_OK (VIRTIO 2.1.2), so queues may be dropped when another fails.
+            transport.start_queue(wish.queue, &queue.memory())?;
+            Ok(queue)
+        })
         .collect()
 }
 
-/// Makes and starts one queue, mapped before it is ready (MULTI_IRQ 3.2; VIRTIO 4.1.5.1.2).
-pub(super) fn start_queue<H: Hal>(
+/// Makes one queue and maps it before it is started (MULTI_IRQ 3.2; VIRTIO 4.1.5.1.2). The device knows no address of it yet.
+pub(super) fn map_queue<H: Hal>(
     hal: H,
     transport: &dyn Transport,
     features: Features,
@@ -203,7 +208,6 @@ pub(super) fn start_queue<H: Hal>(
     {
         return Err(VirtioError::NoVector(Some(wish.queue)));
     }
-    transport.start_queue(wish.queue, &queue.memory())?;
     Ok(queue)
 }
 

@@ -20,7 +20,7 @@ const MEMORY: QueueMemory = QueueMemory {
 };
 
 /// A device of version 2; both halves of its features read `features`.
-fn mmio(features: u64, count: u64, level: u64, config: MmioConfig) -> (Arc<Script>, Mmio<HostHal>) {
+pub(super) fn mmio(features: u64, count: u64, level: u64, config: MmioConfig) -> (Arc<Script>, Mmio<HostHal>) {
     let (script, regs) = Script::new();
     script.answer(0x000, &[0x7472_6976]);
     script.answer(0x004, &[2]);
@@ -32,7 +32,7 @@ fn mmio(features: u64, count: u64, level: u64, config: MmioConfig) -> (Arc<Scrip
     (script, transport)
 }
 
-const EIGHT: MmioConfig = MmioConfig { interrupts: 8, shared_lines: false, writes: RegisterWrites::AtOnce };
+pub(super) const EIGHT: MmioConfig = MmioConfig { interrupts: 8, shared_lines: false, writes: RegisterWrites::AtOnce };
 /// VIRTIO_F_VERSION_1 (32) and VIRTIO_F_MULTI_IRQ (44).
 const MULTI: u64 = 1 << 32 | 1 << 44;
 

@@ -74,7 +74,8 @@ pub trait Transport: Send + Sync {
     /// Starts a queue.
     ///
     /// # Errors
-    /// [`VirtioError::QueueInUse`], [`VirtioError::QueueNotReady`].
+    /// [`VirtioError::QueueNotReady`]: the device has the addresses, and may use the queue until it is reset.
+    /// [`VirtioError::QueueInUse`], [`VirtioError::Capability`]: it was told no address.
     fn start_queue(&self, queue: u16, memory: &QueueMemory) -> Result<(), VirtioError>;
     /// Begins the reset of one queue, with VIRTIO_F_RING_RESET.
     fn reset_queue(&self, queue: u16);

@@ -238,7 +238,7 @@ impl<H: Hal> Block<H> {
     }
 
     /// Resets one queue, ends its requests with [`BlockError::QueueReset`], and starts it anew (VIRTIO 2.6.1). In a
-    /// thread: it waits for the device.
+    /// thread: it waits for the device. If the new start fails, the queue stays stopped, and this may be called again.
     ///
     /// # Errors
     /// [`VirtioError::NotNegotiated`] when queues cannot be reset by themselves: [`Block::shut_down`] is left;
@@ -259,8 +259,16 @@ impl<H: Hal> Block<H> {
         let vector = vector.filter(|_| self.map.rung != Rung::Single);
         let wish = QueueWish { queue, entries: self.entries, interrupts: true };
         let memory = Side::memory(self.hal, self.entries)?;
-        let fresh = session::start_queue(self.hal, &*self.transport, self.info.features, &wish, vector)?;
-        *side.lock() = Side::new(memory, fresh);
+        let fresh = session::map_queue(self.hal, &*self.transport, self.info.features, &wish, vector)?;
+        match self.transport.start_queue(queue, &fresh.memory()) {
+            Ok(()) => *side.lock() = Side::new(memory, fresh),
+            Err(error) => {
+                if matches!(error, VirtioError::QueueNotReady(_)) {
+                    side.lock().keep(fresh);
+                }
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
@@ -328,3 +336,6 @@ impl<H: Hal> Served for Block<H> {
         self.configuration_changes.fetch_add(1);
     }
 }
+
+#[cfg(test)]
+mod tests;

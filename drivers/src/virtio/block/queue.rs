@@ -45,6 +45,9 @@ pub(super) struct Side<H: Hal> {
     free: Vec<u16>,
     told_broken: bool,
     counters: BlockQueueCounters,
+    /// Rings of the last start, if it failed when the device had their addresses. The device may use them until this queue or
+    /// the device is reset.
+    unready: Option<Queue<H>>,
 }
 
 /// Completions, the number of valid ones, and a fault that was not reported yet.
@@ -67,6 +70,7 @@ impl<H: Hal> Side<H> {
             told_broken: false,
             counters: BlockQueueCounters::default(),
             queue,
+            unready: None,
         }
     }
 
@@ -152,6 +156,11 @@ impl<H: Hal> Side<H> {
 
     pub(super) fn enable_notifications(&mut self) -> bool {
         self.queue.enable_notifications()
+    }
+
+    /// Keeps the rings of a start that failed. Those of an earlier one are freed: the queue was reset since.
+    pub(super) fn keep(&mut self, unready: Queue<H>) {
+        self.unready = Some(unready);
     }
 
     pub(super) fn stop(&mut self) {
