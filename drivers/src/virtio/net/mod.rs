@@ -307,6 +307,7 @@ impl<H: Hal> Served for Net<H> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::virtio::tests::{EIGHT, mmio};
 
     /// VIRTIO 5.1.4.2: 12 bytes of the header and 14 of Ethernet's beside the MTU.
     #[test]
@@ -317,5 +318,27 @@ mod tests {
         let error = config.validate(&info(Some(9_000))).unwrap_err();
         assert!(matches!(error, VirtioError::TooMany(_, 9_000, 1_510)), "{error}");
         assert_eq!(NetConfig { buffer_bytes: 9_032, ..config }.validate(&info(Some(9_000))), Ok(()));
+    }
+
+    /// VIRTIO 5.1.3.1: VIRTIO_NET_F_MQ requires VIRTIO_NET_F_CTRL_VQ. Only a command makes the device use further pairs
+    /// (5.1.6.5.5), and without both the control queue follows the first pair (5.1.2).
+    #[test]
+    fn a_device_without_a_control_queue_has_one_pair() {
+        let (script, transport) = mmio(0, 0, 0, EIGHT);
+        // max_virtqueue_pairs stands behind the address (6 bytes) and the status (2).
+        script.answer(0x108, &[4]);
+        let wishes = |pairs, features| {
+            let wishes = NetConfig { pairs, ..NetConfig::default() }.wishes(&transport, Features::of(features))?;
+            Ok(wishes.iter().map(|wish| wish.queue).collect::<Vec<_>>())
+        };
+        assert_eq!(wishes(2, &[net::CTRL_VQ, net::MQ]), Ok(Vec::from([0, 1, 2, 3, 8])));
+        for (features, queues) in [(&[net::MQ][..], &[0, 1][..]), (&[net::CTRL_VQ], &[0, 1, 2]), (&[], &[0, 1])] {
+            assert_eq!(wishes(1, features), Ok(queues.to_vec()), "{features:?}");
+            assert_eq!(
+                wishes(2, features),
+                Err(VirtioError::TooMany("the number of queue pairs", 2, 1)),
+                "{features:?}"
+            );
+        }
     }
 }
