@@ -7,7 +7,9 @@ use drivers::gic::{EoiMode, GicError};
 use gic_rig::{ALL, Count, Do, Options, PULSE, Rig, Version, WIRE, hardware, wire_arg};
 use hal::{Affinity, CpuId, CpuSet, Hal as _, Regs as _, ThreadSpec, Threads as _};
 use irq::{Interrupts, IrqError, RequestFlags, StormConfig, Trigger};
-use machine::SimHal;
+use machine::time::Ps;
+use machine::unrest::{Chance, Kind, Unrest};
+use machine::{MachineConfig, SimHal};
 use spec::gic::IntId;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -37,6 +39,32 @@ fn a_throttled_line_comes_back_without_a_tick() {
             assert_eq!(count.on(cpu), 4, "{version:?} {mode:?}: what came meanwhile was kept");
             rig.finish();
         }
+    }
+}
+
+/// From 1 ms on, RWP stays set behind a disable for up to ten minutes; the driver waits 10 ms (IHI 0069H, "GICD_CTLR", RWP). A
+/// GICv2 has no RWP.
+#[test]
+fn a_disable_that_takes_effect_too_late_is_counted() {
+    let chance = Chance { per_mille: 1_000, longest: Ps::from_ns(600_000_000_000) };
+    let unrest = Unrest { chances: [Chance::default(); Kind::COUNT], ..Unrest::new(1) }.with(Kind::LateDisable, chance);
+    let machine =
+        MachineConfig { unrest: Some(Unrest { from: Ps::from_ns(1_000_000), ..unrest }), ..Default::default() };
+    for (version, late) in [(Version::V2, 0), (Version::V3, 1)] {
+        let mut rig = Rig::new(version, EoiMode::Split, Options { machine: machine.clone(), ..Options::default() });
+        let counts = rig.run(|system| {
+            let line = system.spi(40);
+            system
+                .core
+                .request(line, "counts", RequestFlags::default(), Arc::new(Count::default()))
+                .expect("a new line");
+            SimHal.delay_ns(1_000_000);
+            let before = system.arm.late_writes();
+            system.core.disable(line).expect("it has a handler");
+            (before, system.arm.late_writes())
+        });
+        assert_eq!(counts, (0, late), "{version:?}");
+        assert_eq!(rig.faults(), []);
     }
 }
 
