@@ -44,7 +44,7 @@ fn interrupts(a: u32, b: u32) -> Vec<Text> {
         of(GicError::MessageRange(a, 7, b), &[x, 7, y - 1]),
         of(GicError::Missing("ITS"), &[]),
         of(GicError::TooLarge("an id", x, y), &[x, y]),
-        of(GicError::LpisEnabled(cpu), &[x]),
+        of(GicError::LpisEnabled(b), &[y]),
         of(GicError::Stalled(a as u16), &[x]),
         of(ApicError::Id(cpu, ApicId(b)), &[x, y]),
         of(ApicError::Cpu(cpu), &[x]),

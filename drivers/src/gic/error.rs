@@ -32,8 +32,8 @@ pub enum GicError {
     Missing(&'static str),
     /// A number of the named kind is too large: it must be below the second number.
     TooLarge(&'static str, u64, u64),
-    /// LPIs are already enabled on this CPU and cannot be disabled. Firmware or another kernel owns the tables.
-    LpisEnabled(CpuId),
+    /// LPIs are already enabled on the CPU of this affinity and cannot be disabled. Firmware or another kernel owns the tables.
+    LpisEnabled(u32),
     /// The ITS stopped at the command of this index with an error.
     Stalled(u16),
     /// No memory for tables.
@@ -60,7 +60,9 @@ impl fmt::Display for GicError {
             }
             Self::Missing(what) => write!(f, "the GIC has no {what}"),
             Self::TooLarge(kind, value, end) => write!(f, "{kind} {value:#x} is too large; below {end:#x} it fits"),
-            Self::LpisEnabled(cpu) => write!(f, "LPIs of CPU {cpu} are enabled already and cannot be disabled"),
+            Self::LpisEnabled(affinity) => {
+                write!(f, "LPIs of the CPU of affinity {affinity:#010x} are enabled already and cannot be disabled")
+            }
             Self::Stalled(index) => write!(f, "the ITS refused the command of index {index}"),
             Self::Dma(error) => error.fmt(f),
         }

@@ -7,7 +7,7 @@
 use super::domain::check_delivery;
 use super::frame::Frame;
 use super::version::Version;
-use super::{GicError, GicV3};
+use super::{Affinity, GicError, GicV3};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use hal::{CpuId, Dma, Hal, Word};
@@ -35,7 +35,7 @@ pub struct Lpis<H: Hal> {
 }
 
 impl<H: Hal> Lpis<H> {
-    /// Sets up as many LPIs as the GIC was built for, and enables them on this CPU.
+    /// Sets up as many LPIs as the GIC was built for, and enables them on this CPU. No other [`Lpis`] may be in use.
     ///
     /// # Errors
     /// [`GicError::Missing`] without LPIs, [`GicError::TooLarge`] for more than the GIC has, [`GicError::Dma`], or an
@@ -58,8 +58,17 @@ impl<H: Hal> Lpis<H> {
             id_bits,
             gic,
         };
+        lpis.disable_left()?;
         lpis.start_cpu()?;
         Ok(lpis)
+    }
+
+    /// Disables LPIs at all redistributors where an earlier kernel left them enabled. A group of redistributors shares one table of
+    /// configurations, and different tables in one group are unpredictable while any of it has LPIs enabled (IHI 0069H,
+    /// "GICR_PROPBASER"): so the old table has to be out of use before the first gets the new one.
+    fn disable_left(&self) -> Result<(), GicError> {
+        let mut left = self.gic.version.table_sharers().filter(|(_, redistributor)| is_enabled(redistributor));
+        left.try_for_each(|(affinity, redistributor)| self.disable(affinity, &redistributor))
     }
 
     /// Enables LPIs at this CPU's redistributor. They stay enabled, unless an ITS does not come up: an implementation need not support
@@ -82,7 +91,7 @@ impl<H: Hal> Lpis<H> {
             if self.started[cpu.index()].get() != 0 {
                 return Ok(());
             }
-            self.disable(cpu, &redistributor)?;
+            self.disable(self.gic.version.affinity(cpu)?, &redistributor)?;
         }
         // It may have been told to, and be late.
         self.gic.version.wait_private_written(&redistributor)?;
@@ -104,17 +113,17 @@ impl<H: Hal> Lpis<H> {
     pub(super) fn stop(&self) -> Result<(), GicError> {
         for (cpu, started) in (0..).map(CpuId).zip(&self.started) {
             if started.get() != 0 {
-                self.disable(cpu, &self.gic.version.redistributor(cpu)?)?;
+                self.disable(self.gic.version.affinity(cpu)?, &self.gic.version.redistributor(cpu)?)?;
                 started.set(0);
             }
         }
         Ok(())
     }
 
-    fn disable(&self, cpu: CpuId, redistributor: &Frame<'_, H::Regs>) -> Result<(), GicError> {
+    fn disable(&self, affinity: Affinity, redistributor: &Frame<'_, H::Regs>) -> Result<(), GicError> {
         redistributor.modify(gicr::CTLR, |bits| gicr::Control::from_bits(bits).with_enable_lpis(false).into_bits());
         self.gic.version.wait_private_written(redistributor)?;
-        if is_enabled(redistributor) { Err(GicError::LpisEnabled(cpu)) } else { Ok(()) }
+        if is_enabled(redistributor) { Err(GicError::LpisEnabled(affinity.0)) } else { Ok(()) }
     }
 
     fn property_base(&self) -> PropertyBase {

@@ -56,6 +56,16 @@ struct Place {
     base: u32,
     /// Processor_Number.
     number: u16,
+    /// CommonLPIAff: number of affinity levels, from the highest, that are equal within a group that shares a table of LPI
+    /// configurations.
+    common_table: u8,
+}
+
+impl Place {
+    fn shares_table(&self, other: &Self) -> bool {
+        let differing = self.affinity.0 ^ other.affinity.0;
+        differing.checked_shr(32 - 8 * u32::from(self.common_table)).unwrap_or(0) == 0
+    }
 }
 
 /// A GICv3's registers.
@@ -65,7 +75,10 @@ pub struct V3<H: Hal> {
     regions: Vec<Redistributors<H::Regs>>,
     /// System registers of the CPU that accesses them.
     icc: H::Regs,
+    /// Indexed by CPU.
     places: Box<[Place]>,
+    /// Redistributors of CPUs that are not described, too.
+    found: Vec<Place>,
 }
 
 impl<H: Hal> V3<H> {
@@ -94,7 +107,7 @@ impl<H: Hal> V3<H> {
             found.ok_or(GicError::NoRedistributor(CpuId(cpu as u32), affinity.0))
         };
         let places = affinities.iter().enumerate().map(place).collect::<Result<_, _>>()?;
-        Ok(Self { hal, distributor, regions, icc, places })
+        Ok(Self { hal, distributor, regions, icc, places, found })
     }
 
     fn distributor(&self) -> Frame<'_, H::Regs> {
@@ -109,9 +122,24 @@ impl<H: Hal> V3<H> {
         self.places.get(cpu.index()).ok_or(GicError::NoCpu(cpu))
     }
 
+    fn first_frame(&self, place: &Place) -> Frame<'_, H::Regs> {
+        Frame::new(&self.regions[place.region].regs, place.base)
+    }
+
     /// The first frame of a CPU's redistributor.
     pub(super) fn redistributor(&self, cpu: CpuId) -> Result<Frame<'_, H::Regs>, GicError> {
-        self.place(cpu).map(|place| Frame::new(&self.regions[place.region].regs, place.base))
+        self.place(cpu).map(|place| self.first_frame(place))
+    }
+
+    /// Affinity and first frame of each redistributor that has to have the same table of LPI configurations as a CPU's (IHI 0069H,
+    /// "GICR_TYPER", CommonLPIAff). It may belong to a CPU that is not described.
+    pub(super) fn table_sharers(&self) -> impl Iterator<Item = (Affinity, Frame<'_, H::Regs>)> {
+        let sharers = self.found.iter().filter(|found| self.places.iter().any(|place| place.shares_table(found)));
+        sharers.map(|found| (found.affinity, self.first_frame(found)))
+    }
+
+    pub(super) fn affinity(&self, cpu: CpuId) -> Result<Affinity, GicError> {
+        self.place(cpu).map(|place| place.affinity)
     }
 
     /// The name of a CPU's redistributor in ITS commands: its address in units of 64 KiB, or its number.
@@ -151,7 +179,8 @@ fn redistributors<R: Regs>(index: usize, region: &Redistributors<R>) -> Vec<Plac
     let mut base = 0_u32;
     while base.checked_add(gicr::STRIDE_BYTES).is_some_and(|end| end <= region.len_bytes) {
         let kind = gicr::Type::from_bits(Frame::new(&region.regs, base).read(gicr::TYPER));
-        places.push(Place { affinity: Affinity(kind.affinity()), region: index, base, number: kind.number() });
+        let (affinity, number, common_table) = (Affinity(kind.affinity()), kind.number(), kind.common_table());
+        places.push(Place { affinity, region: index, base, number, common_table });
         if kind.last() {
             break;
         }
@@ -193,7 +222,7 @@ impl<H: Hal> Version<H> for V3<H> {
         let routing = Control::new().with_affinity_routing(true);
         distributor.write(gicd::CTLR, routing.into_bits());
         self.wait_shared_written()?;
-        let boot = self.place(self.hal.cpu())?.affinity.route().into_bits();
+        let boot = self.affinity(self.hal.cpu())?.route().into_bits();
         for first in (32..spi_end).step_by(32) {
             distributor.write(gicd::IGROUPR.get(first / 32), u32::MAX);
             reset(&distributor, IntId(first));
@@ -270,13 +299,13 @@ impl<H: Hal> Version<H> for V3<H> {
     }
 
     fn route(&self, intid: IntId, cpu: CpuId) -> Result<(), GicError> {
-        let route = self.place(cpu)?.affinity.route();
+        let route = self.affinity(cpu)?.route();
         self.distributor().write(gicd::IROUTER.get(intid.0), route.into_bits());
         Ok(())
     }
 
     fn send(&self, intid: IntId, cpu: CpuId) -> Result<(), GicError> {
-        let affinity = self.place(cpu)?.affinity;
+        let affinity = self.affinity(cpu)?;
         let (range, bit) = (affinity.level(0) / 16, affinity.level(0) % 16);
         if range > 0 && !gicd::Type::from_bits(self.distributor().read(gicd::TYPER)).range_selector() {
             return Err(GicError::Range(cpu));

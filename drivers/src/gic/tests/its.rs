@@ -1,6 +1,7 @@
 //! LPIs and the ITS (IHI 0069H, "The ITS register descriptions", "ITS commands"). `i` is the ITS, `r` the
 //! redistributors. Unless a test says otherwise, the ITS has executed every command by the time a test looks.
 
+mod left;
 mod silent;
 mod tables;
 
@@ -174,7 +175,7 @@ fn lpis_are_enabled_when_their_tables_are_known() {
 fn a_redistributor_that_others_use_is_refused() {
     let rig = rig();
     rig.log.answer('r', 0x0_0000, &[1]);
-    assert_eq!(Lpis::new(hal(), rig.gic.clone()).err(), Some(GicError::LpisEnabled(CpuId(0))));
+    assert_eq!(Lpis::new(hal(), rig.gic.clone()).err(), Some(GicError::LpisEnabled(0)));
     rig.log.answer('r', 0x0_0000, &[0]);
     rig.log.answer('r', 0x0_0070, &[0]);
     assert!(matches!(Lpis::new(hal(), rig.gic).err(), Some(GicError::Missing(_))), "it does not snoop");
