@@ -10,7 +10,7 @@ use super::version::Version;
 use super::{Affinity, GicError, GicV3};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use hal::{CpuId, Dma, Hal, Word};
+use hal::{CpuId, Dma, Hal, Lock, Word};
 use irq::{AllocRequest, ChipBehaviour, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, Target};
 use spec::gic::gicr::{self, Cacheability, LpiProperty, PendingBase, PropertyBase, Shareability};
 use spec::gic::{IntId, Priority};
@@ -32,6 +32,8 @@ pub struct Lpis<H: Hal> {
     pending: Box<[H::Dma]>,
     /// Indexed by CPU: 1 while its redistributor uses the tables. An earlier kernel's may have lain at the same addresses.
     started: Box<[H::Word]>,
+    /// Number of ITSs that use LPIs, or are being set up. No line is an LPI without one.
+    users: Lock<H, u32>,
 }
 
 impl<H: Hal> Lpis<H> {
@@ -57,6 +59,7 @@ impl<H: Hal> Lpis<H> {
             started: (0..gic.version.cpus()).map(|_| H::Word::new(0)).collect(),
             id_bits,
             gic,
+            users: Lock::new(hal, 0),
         };
         lpis.disable_left()?;
         lpis.start_cpu()?;
@@ -106,11 +109,36 @@ impl<H: Hal> Lpis<H> {
         Ok(())
     }
 
+    /// An ITS is about to use LPIs. They are enabled on this CPU, also behind an ITS that failed.
+    ///
+    /// # Errors
+    /// Those of [`Lpis::start_cpu`].
+    pub(super) fn join(&self) -> Result<(), GicError> {
+        let mut users = self.users.lock();
+        if self.started.get(self.hal.cpu().index()).is_none_or(|started| started.get() == 0) {
+            self.start_cpu()?;
+        }
+        *users += 1;
+        Ok(())
+    }
+
+    /// An ITS that failed, and is stopped, uses LPIs no more. The last one disables them. If a redistributor does not support that, it goes
+    /// on with the tables, so these stay allocated.
+    pub(super) fn leave(self: Arc<Self>) {
+        let mut users = self.users.lock();
+        *users -= 1;
+        let goes_on = *users == 0 && self.stop().is_err();
+        drop(users);
+        if goes_on {
+            core::mem::forget(self);
+        }
+    }
+
     /// Disables LPIs at every redistributor that uses these tables. No line may be left.
     ///
     /// # Errors
     /// [`GicError::LpisEnabled`] of a redistributor that does not support it: it goes on with the tables.
-    pub(super) fn stop(&self) -> Result<(), GicError> {
+    fn stop(&self) -> Result<(), GicError> {
         for (cpu, started) in (0..).map(CpuId).zip(&self.started) {
             if started.get() != 0 {
                 self.disable(self.gic.version.affinity(cpu)?, &self.gic.version.redistributor(cpu)?)?;

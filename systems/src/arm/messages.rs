@@ -64,7 +64,6 @@ impl<H: Hal> Messages<H> {
         Ok(match (hardware, gic) {
             (MessageHardware::Its { regs, config, .. }, Controller::V3(gic)) => {
                 let lpis = Arc::new(Lpis::new(hal, gic.clone())?);
-                // Its only owner: an ITS that fails turns LPIs off.
                 let its = Arc::new(Its::new(hal, regs, lpis, config)?);
                 let domain = Arc::new(ItsDomain::new(its.clone()));
                 Self { domain, flow: Flow::FastEoi, translation: Some(Translation { lpis: its.lpis().clone(), its }) }

@@ -86,19 +86,32 @@ impl<H: Hal> Its<H> {
     /// Sets up the ITS with its own tables, and makes this CPU a target.
     ///
     /// # Errors
-    /// [`GicError`] when the ITS does not become quiescent, has no room for devices or CPUs, or does not snoop caches. LPIs are
-    /// disabled then, if nobody else has `lpis`. Where that is not supported, and if somebody has, redistributors go on with its tables, so
-    /// these stay allocated.
+    /// [`GicError`] when the ITS does not become quiescent, has no room for devices or CPUs, or does not snoop caches. Then
+    /// LPIs are disabled on all CPUs, if no other ITS uses `lpis`, until [`Lpis::start_cpu`] or another ITS enables them again. Where
+    /// that is not supported, redistributors go on with the tables, so these stay allocated.
     pub fn new(hal: H, regs: H::Regs, lpis: Arc<Lpis<H>>, config: ItsConfig) -> Result<Self, GicError> {
-        Self::set_up(hal, regs, lpis.clone(), config).inspect_err(|_| {
-            // Another owner may have lines, or try again.
-            let is_last = Arc::strong_count(&lpis) == 1;
-            if !is_last || lpis.stop().is_err() {
-                core::mem::forget(lpis);
+        lpis.join()?;
+        let its = match Self::set_up(hal, regs, lpis.clone(), config) {
+            Ok(its) => its,
+            Err(error) => {
+                lpis.leave();
+                return Err(error);
             }
-        })
+        };
+        let off = hal.irq_save();
+        let online = its.cpu_online(hal.cpu());
+        hal.irq_restore(off);
+        let Err(error) = online else { return Ok(its) };
+        if stop(hal, &Frame::new(&its.regs, 0)).is_ok() {
+            lpis.leave();
+        } else {
+            // An ITS that does not stop may still use its tables and LPIs, so they stay allocated.
+            core::mem::forget(its);
+        }
+        Err(error)
     }
 
+    /// The ITS with its own tables, enabled.
     fn set_up(hal: H, regs: H::Regs, lpis: Arc<Lpis<H>>, config: ItsConfig) -> Result<Self, GicError> {
         let frame = Frame::new(&regs, 0);
         let kind = Type::from_bits(frame.read(TYPER));
@@ -112,7 +125,7 @@ impl<H: Hal> Its<H> {
         let tables = make_tables(hal, &frame, kind, cpus)?;
         let queue = CommandQueue::new(hal, &frame)?;
         frame.write(CTLR, Control::new().with_enable(true).into_bits());
-        let its = Self {
+        Ok(Self {
             regs,
             config,
             kind,
@@ -122,20 +135,7 @@ impl<H: Hal> Its<H> {
             devices: Lock::new(hal, BTreeMap::new()),
             queue: Lock::new(hal, queue),
             online: (0..cpus).map(|_| H::Word::new(0)).collect(),
-        };
-        let off = hal.irq_save();
-        let online = its.cpu_online(hal.cpu());
-        hal.irq_restore(off);
-        match online {
-            Ok(()) => Ok(its),
-            Err(error) => {
-                if stop(hal, &Frame::new(&its.regs, 0)).is_err() {
-                    // An ITS that does not stop may still use its tables, so they stay allocated.
-                    core::mem::forget(its);
-                }
-                Err(error)
-            }
-        }
+        })
     }
 
     fn post(&self, commands: &[Command]) -> Result<(), GicError> {
