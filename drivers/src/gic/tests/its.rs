@@ -46,6 +46,10 @@ impl FakeIts {
                 place |= STALLED;
                 break;
             }
+            if words[0] as u8 == 0x08 {
+                let table = DeviceAddress(words[2] & 0x000f_ffff_ffff_ff00);
+                assert!(hal().dma_at(table).is_some(), "MAPD: the ITS uses the table until then");
+            }
             self.commands.lock().unwrap().push(words);
             place = (place + 32) % 4096;
             let mut left = self.frozen_after.lock().unwrap();

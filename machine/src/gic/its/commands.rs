@@ -12,7 +12,8 @@ impl Gic {
         let command = Command::decode(words).map_err(|Opcode(code)| ItsError::Opcode(code))?;
         match command {
             Command::MapDevice { device, event_bits_less_one, table, valid } => {
-                self.unit().map_device(world, device, valid.then_some((table, event_bits_less_one)))
+                let unit = self.its.as_mut().expect("a command is an ITS's");
+                unit.map_device(world, device, valid.then_some((table, event_bits_less_one)))
             }
             Command::MapCollection { collection, redistributor, valid } => {
                 let cpu = if valid { Some(self.redistributor(redistributor)?) } else { None };

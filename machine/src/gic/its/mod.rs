@@ -16,6 +16,7 @@ use crate::time::Ps;
 use crate::world::World;
 use effects::Outstanding;
 use spec::gic::its::{self, Base, CommandBase, Control, Pointer, TableType, Type};
+use std::collections::BTreeMap;
 
 /// Bytes of an entry of each table.
 const ENTRY_BYTES: u64 = 8;
@@ -33,6 +34,8 @@ pub(super) struct Its {
     written: Pointer,
     done: Pointer,
     tables: [Base; 2],
+    /// Addresses of the translation tables of mapped devices, which are in the device table too.
+    translations: BTreeMap<u32, u64>,
     /// What has not reached its redistributor yet, in order.
     outstanding: Vec<Outstanding>,
     pub(super) commands: u64,
@@ -65,6 +68,7 @@ impl Its {
             written: Pointer::new(),
             done: Pointer::new(),
             tables: TABLES.map(|kind| Base::new().with_kind(kind.0).with_entry_less_one(ENTRY_BYTES as u8 - 1)),
+            translations: BTreeMap::new(),
             outstanding: Vec::new(),
             commands: 0,
             errors: 0,
@@ -75,11 +79,11 @@ impl Its {
         }
     }
 
-    /// Where queue and tables lie that the ITS uses (IHI 0069H, "GITS_CTLR", Enabled). Tables of devices are not kept here.
+    /// Where queue and tables lie that the ITS uses (IHI 0069H, "GITS_CTLR", Enabled).
     pub(super) fn used_memory(&self) -> Vec<u64> {
         let tables = self.tables.iter().filter(|table| table.valid()).map(|table| table.page() << 12);
         let queue = self.queue.valid().then_some(self.queue.page() << 12);
-        tables.chain(queue).filter(|_| self.enabled).collect()
+        tables.chain(queue).chain(self.translations.values().copied()).filter(|_| self.enabled).collect()
     }
 
     /// Number of commands that fit in the queue.
@@ -161,6 +165,9 @@ impl Its {
                 let index = its::BASER.index_of(offset).ok_or(Refusal::Reserved)? as usize;
                 // The other BASERs are not implemented and stay zero.
                 let Some(table) = self.tables.get_mut(index) else { return Ok(()) };
+                if TABLES[index] == TableType::DEVICES {
+                    self.translations.clear();
+                }
                 *table = Base::from_bits(value)
                     .with_kind(table.kind())
                     .with_entry_less_one(table.entry_less_one())

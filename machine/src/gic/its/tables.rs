@@ -100,7 +100,7 @@ impl Its {
 
     /// MAPD.
     pub(super) fn map_device(
-        &self,
+        &mut self,
         world: &mut World<'_>,
         device: u32,
         table: Option<(u64, u8)>,
@@ -115,7 +115,13 @@ impl Its {
                 VALID | address & TABLE_ADDRESS | u64::from(bits)
             }
         };
-        Ok(world.write64(entry, word)?)
+        world.write64(entry, word)?;
+        if word & VALID == 0 {
+            self.translations.remove(&device);
+        } else {
+            self.translations.insert(device, word & TABLE_ADDRESS);
+        }
+        Ok(())
     }
 
     /// MAPC.

@@ -6,11 +6,13 @@ use crate::fabric::port::{RootPort, RootPortConfig};
 use crate::gic::{GicConfig, GicWindows, ItsConfig, V2mConfig};
 use crate::memory::Dma;
 use crate::model::{Model, ModelId, Upstream};
+use crate::observe::Fact;
 use crate::time::Ps;
 use crate::unrest::Unrest;
 use crate::world::World;
 use crate::{Machine, MachineConfig, SimHal};
 use hal::{Dma as _, Hal as _, Regs as _, Word as _};
+use std::sync::{Arc, Mutex};
 
 /// Sends data `arg` to `address` as requester `code`.
 struct Device {
@@ -447,4 +449,46 @@ fn messages_wait_at_the_port_and_none_is_lost() {
     });
     assert_eq!(end, Ok(()));
     assert_eq!(kinds(&machine), []);
+}
+
+/// Addresses that were given back while the GIC used them.
+fn given_back_in_use(machine: &mut Machine) -> Arc<Mutex<Vec<u64>>> {
+    let lost = Arc::new(Mutex::new(Vec::new()));
+    let heard = lost.clone();
+    machine.set_observer(move |_, fact| {
+        if let Fact::GivenBack { address, .. } = fact {
+            heard.lock().expect("one host thread").push(address);
+        }
+    });
+    lost
+}
+
+/// The ITS reads a device's table until it has executed the MAPD that unmaps the device, or has another.
+#[test]
+fn a_table_of_a_mapped_device_is_in_use() {
+    let (mut machine, gic, _) = machine(with_its(), 2, TRANSLATER);
+    let lost = given_back_in_use(&mut machine);
+    let (tell, told) = std::sync::mpsc::channel();
+    let faults = run(machine, move || {
+        let mut bench = Bench::new(gic);
+        let table = || SimHal.dma_alloc(256, 256).expect("there is memory");
+        let mapd = |device: u64, table: &Dma| [device << 32 | 8, 3, 1 << 63 | table.device_address().0, 0];
+        let (refused, replaced, kept, early) = (table(), table(), table(), table());
+        // Devices 2 and 3; a command that the ITS refuses: device ids have 16 bits.
+        bench.command(mapd(2, &replaced));
+        bench.command(mapd(2, &kept));
+        bench.command(mapd(3, &early));
+        bench.command(mapd(0x1_0000, &refused));
+        drop((refused, replaced));
+        bench.begin([3 << 32 | 8, 0, 0, 0]);
+        tell.send(early.device_address().0).expect("the test waits");
+        drop(early);
+        SimHal.delay_ns(1_000);
+        bench.command([2 << 32 | 8, 0, 0, 0]);
+        drop(kept);
+        // The ITS goes on.
+        std::mem::forget(bench);
+    });
+    assert_eq!(faults, [("ITS command error", 1)]);
+    assert_eq!(*lost.lock().expect("one host thread"), [told.recv().expect("it ran")]);
 }
