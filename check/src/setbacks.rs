@@ -12,8 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 const SPARED_MAX: u64 = 1_000;
 
 /// The kinds, from 1 on in the knob, and the names of their cases in [`crate::single`].
-pub(crate) const KINDS: [(Setback, &str); 2] =
-    [(Setback::NoMemory, "set-up-without-memory"), (Setback::Stall, "set-up-stalled")];
+pub(crate) const KINDS: [(Setback, &str); 3] = [
+    (Setback::NoMemory, "set-up-without-memory"),
+    (Setback::Stall, "set-up-stalled"),
+    (Setback::Refusal, "set-up-refused"),
+];
 /// So many of a hundred histories have one.
 const PERCENT: u64 = 15;
 
@@ -31,7 +34,7 @@ struct Planned {
 
 impl Setbacks {
     /// Draws whether there is one, and behind how many acts. Histories that are compared with each other have none, nor have small
-    /// machines but those of [`crate::single`]. Devices that stall are never drawn: what a driver keeps because a device may be late
+    /// machines but those of [`crate::single`]. Refusals are not drawn yet. Devices that stall never are: what a driver keeps because a device may be late
     /// stays allocated for good, and a search lasts for days.
     pub(crate) fn draw(knobs: &mut Knobs, may_be_set_back: bool) -> Self {
         let drawn = |draw: &mut Draw| u64::from(draw.percent(PERCENT));
@@ -47,7 +50,7 @@ impl Setbacks {
     /// # Panics
     /// When it fails without a setback, or once more behind it; when it has kept memory that no device uses.
     pub(crate) fn meet<T, E: Display>(&self, what: &str, attempt: impl Fn() -> Result<T, E>, mend: impl Fn()) -> T {
-        self.tried(what, None, &attempt).unwrap_or_else(|set_back| {
+        self.tried(what, |_| true, &attempt).unwrap_or_else(|set_back| {
             if set_back == Some(Setback::Stall) {
                 mend();
             }
@@ -55,23 +58,23 @@ impl Setbacks {
         })
     }
 
-    /// The same where only memory can run out: behind a command without an answer a device is not to be mended so simply.
-    pub(crate) fn meet_without_memory<T, E: Display>(&self, what: &str, attempt: impl Fn() -> Result<T, E>) -> T {
-        self.tried(what, Some(Setback::NoMemory), &attempt).unwrap_or_else(|_| succeed(what, attempt()))
+    /// The same without stalls: behind a command without an answer a device is not to be mended so simply.
+    pub(crate) fn meet_answered<T, E: Display>(&self, what: &str, attempt: impl Fn() -> Result<T, E>) -> T {
+        let is_answered = |kind| kind != Setback::Stall;
+        self.tried(what, is_answered, &attempt).unwrap_or_else(|_| succeed(what, attempt()))
     }
 
-    /// The first attempt, under the setback, if it is of this kind.
+    /// The first attempt, under the setback, if it is of a kind that `is_met`.
     ///
     /// # Errors
     /// Another attempt must be made: none was made yet, or it failed by this setback.
     fn tried<T, E: Display>(
         &self,
         what: &str,
-        only: Option<Setback>,
+        is_met: impl Fn(Setback) -> bool,
         attempt: impl Fn() -> Result<T, E>,
     ) -> Result<T, Option<Setback>> {
-        let is_due =
-            |planned: &&Arc<Planned>| !planned.is_over.load(Relaxed) && only.is_none_or(|only| only == planned.kind);
+        let is_due = |planned: &&Arc<Planned>| !planned.is_over.load(Relaxed) && is_met(planned.kind);
         let planned = self.0.as_ref().filter(is_due).ok_or(None)?;
         let spared = planned.spared.load(Relaxed);
         machine::begin_setback(planned.kind, spared);

@@ -28,12 +28,17 @@ fn every_fault_acts_and_passes_at_its_first_positions() {
     let known = [
         // It has no ITS, and its driver no memory for devices.
         "gicv2 no-memory",
+        "gicv2 set-up-refused",
         "gicv2 set-up-without-memory",
         "gicv2 stalled-its",
         "gicv2 stalled-its-twice",
         // The controllers of the small machine with NICs find no reason to change a level.
         "moderation nic-level-refused",
         "moderation nic-level-rounded",
+        // Their devices refuse nothing at set-up.
+        "pc-plain set-up-refused",
+        "pc-posted set-up-refused",
+        "pc-remapped set-up-refused",
         // A move changes the remapping entry, and leaves the message as it was.
         "pc-posted message-stale",
         "pc-remapped message-stale",

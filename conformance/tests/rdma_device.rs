@@ -92,6 +92,27 @@ fn two(config: Config, body: impl FnOnce(&Host, Raw, Raw) + Send + 'static) -> r
 }
 
 #[test]
+fn a_setback_refuses_a_nic_and_each_of_its_objects() {
+    let after = host(Config::default(), |host| {
+        let regs = host.sides[0].regs();
+        // The NIC, then a memory region, an event queue, a completion queue and a queue pair, each with its enable.
+        let asks = [(0x10, 1), (0x1010, 1), (0x4008, 0x401), (0x1_0010, 0x401), (0x4_001c, 1)];
+        machine::begin_setback(machine::setback::Setback::Refusal, 1);
+        let first = asks.map(|(register, value)| {
+            regs.write32(register, value);
+            regs.read32(register) & 1
+        });
+        let endured = machine::end_setback();
+        assert_eq!((first, endured.acts), ([1, 0, 0, 0, 0], 5), "the NIC was spared");
+        for (register, value) in asks {
+            regs.write32(register, value);
+            assert_eq!(regs.read32(register) & 1, 1, "{register:#x}");
+        }
+    });
+    assert!(after.faults.is_empty(), "{:?}", after.faults);
+}
+
+#[test]
 fn a_send_by_words() {
     let after = two(Config::default(), |host, a, b| {
         b.receive(0, 64);

@@ -15,6 +15,8 @@ pub enum Setback {
     /// Devices stall: they take register writes and can be read, but nothing happens by itself until the setback is over. Then all of it
     /// happens at once, in its order.
     Stall,
+    /// Devices refuse what a driver asks for at set-up, where they may: features, a queue ([`crate::world::World::refuses`]).
+    Refusal,
 }
 
 /// The name of a setback that struck, for [`crate::observe::Fact::Struck`]: told when it is over.
@@ -23,7 +25,7 @@ pub const STRUCK: &str = "setback";
 /// A setback that is over.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Endured {
-    /// Acts of software that it counted: allocations, or register writes.
+    /// Acts of software that it counted: allocations, register writes, or requests that a device may refuse.
     pub acts: u32,
     /// Something went wrong: there was an act that was not spared.
     pub struck: bool,
@@ -60,6 +62,11 @@ impl State {
     /// Memory for a device is asked for. True if none is left.
     pub(crate) fn denies_memory(&self) -> bool {
         self.strikes(Setback::NoMemory)
+    }
+
+    /// A device is asked for what it may refuse. True if it does.
+    pub(crate) fn refuses(&self) -> bool {
+        self.strikes(Setback::Refusal)
     }
 
     pub(crate) fn allocated(&self, range: Range<u64>) {

@@ -230,6 +230,12 @@ impl<'a> World<'a> {
         self.board.late(kind)
     }
 
+    /// A driver sets the device up and asks for something that a device may refuse: true if it does, by a
+    /// [`crate::setback::Setback::Refusal`].
+    pub(crate) fn refuses(&self) -> bool {
+        self.board.setback.refuses()
+    }
+
     /// Extra delay until a CPU's timer expires. Zero unless [`crate::unrest::Kind::LateTimer`] strikes.
     pub(crate) fn timer_delay(&self) -> Ps {
         self.board.late(Kind::LateTimer)

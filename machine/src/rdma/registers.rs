@@ -162,11 +162,11 @@ impl Nic {
     /// Writes 32 bits. Read-only and reserved offsets, and objects that the device lacks, ignore it.
     pub(super) fn register_write(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
         match offset {
-            CONTROL => self.control(Control::from_bits(value).enable()),
-            reg::MR..MR_END => self.region_write(place(offset, reg::MR, reg::MR_STRIDE), value),
-            reg::EQ..EQ_END => self.event_queue_write(place(offset, reg::EQ, reg::EQ_STRIDE), value),
+            CONTROL => self.control(Control::from_bits(value).enable() && !world.refuses()),
+            reg::MR..MR_END => self.region_write(world, place(offset, reg::MR, reg::MR_STRIDE), value),
+            reg::EQ..EQ_END => self.event_queue_write(world, place(offset, reg::EQ, reg::EQ_STRIDE), value),
             reg::CQ..CQ_END => self.completion_queue_write(world, place(offset, reg::CQ, reg::CQ_STRIDE), value),
-            reg::QP..QP_END => self.queue_pair_write(place(offset, reg::QP, reg::QP_STRIDE), value),
+            reg::QP..QP_END => self.queue_pair_write(world, place(offset, reg::QP, reg::QP_STRIDE), value),
             _ => {}
         }
     }
@@ -184,10 +184,13 @@ impl Nic {
         self.enabled = enable;
     }
 
-    fn region_write(&mut self, (number, field): (usize, u32), value: u32) {
+    fn region_write(&mut self, world: &World<'_>, (number, field): (usize, u32), value: u32) {
         let Some(region) = self.regions.get_mut(number) else { return };
         match field {
-            MR_CONTROL => region.control = MrControl::from_bits(value),
+            MR_CONTROL => {
+                let control = MrControl::from_bits(value);
+                region.control = control.with_enable(control.enable() && !world.refuses());
+            }
             _ if region.control.enable() => {}
             MR_BASE..MR_LENGTH => set_half(&mut region.base, field, value),
             MR_LENGTH..MR_CONTROL => set_half(&mut region.length, field, value),
@@ -195,13 +198,14 @@ impl Nic {
         }
     }
 
-    fn event_queue_write(&mut self, (number, field): (usize, u32), value: u32) {
+    fn event_queue_write(&mut self, world: &World<'_>, (number, field): (usize, u32), value: u32) {
         let shift_max = self.config.entries_shift_max;
         let Some(queue) = self.event_queues.get_mut(number) else { return };
         match field {
             EQ_CONTROL => {
                 let control = EqControl::from_bits(value);
-                let enable = control.enable() && self.enabled && control.entries_shift() <= shift_max;
+                let enable =
+                    control.enable() && self.enabled && control.entries_shift() <= shift_max && !world.refuses();
                 let control = control.with_enable(enable).with_overrun(false);
                 *queue = EventQueue { base: queue.base, control, ..EventQueue::default() };
             }
@@ -217,7 +221,8 @@ impl Nic {
             CQ_CONTROL => {
                 let control = CqControl::from_bits(value);
                 let valid = control.entries_shift() <= shift_max && usize::from(control.event_queue()) < events;
-                let control = control.with_enable(control.enable() && self.enabled && valid).with_error(false);
+                let enable = control.enable() && self.enabled && valid && !world.refuses();
+                let control = control.with_enable(enable).with_error(false);
                 let CompletionQueue { base, record, timer, .. } = *queue;
                 let timer = timer.wrapping_add(1);
                 *queue = CompletionQueue { base, record, control, timer, ..CompletionQueue::default() };
@@ -244,7 +249,7 @@ impl Nic {
         self.tell(world, number as u16);
     }
 
-    fn queue_pair_write(&mut self, (number, field): (usize, u32), value: u32) {
+    fn queue_pair_write(&mut self, world: &World<'_>, (number, field): (usize, u32), value: u32) {
         let (shift_max, queues) = (self.config.entries_shift_max, self.completion_queues.len());
         let Some(pair) = self.queue_pairs.get_mut(number) else { return };
         match field {
@@ -254,7 +259,7 @@ impl Nic {
                     && own.receive_shift() <= shift_max
                     && usize::from(own.send_cq()) < queues
                     && usize::from(own.receive_cq()) < queues;
-                pair.restart(QpControl::from_bits(value).enable() && self.enabled && valid);
+                pair.restart(QpControl::from_bits(value).enable() && self.enabled && valid && !world.refuses());
             }
             _ if pair.control.enable() => {}
             QP_SEND_BASE..QP_RECEIVE_BASE => set_half(&mut pair.send_base, field, value),

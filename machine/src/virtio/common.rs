@@ -147,6 +147,8 @@ impl Common {
                 let text = format!("accepted {:#x} of {:#x}", self.accepted.0, self.offered.0);
                 self.fault(world, "virtio features that the device cannot work with", text);
                 new.set_features_ok(false);
+            } else if world.refuses() {
+                new.set_features_ok(false);
             }
         }
         // The device sets this one (VIRTIO 2.1.2).
@@ -214,6 +216,7 @@ impl Common {
             _ if !negotiated => {
                 self.fault(world, "virtio queue started before FEATURES_OK", format!("queue {select}"));
             }
+            Ok(_) if world.refuses() => {}
             Ok(ring) => queue.ring = Some(ring),
             Err(error) => self.fault(world, "virtio queue that cannot work", format!("queue {select}: {error}")),
         }

@@ -207,7 +207,7 @@ impl Its {
     fn fetch(&mut self, world: &mut World<'_>) -> Option<[u64; 4]> {
         // What software puts into the place of a refused command is taken.
         let is_other = self.refused.take() != Some(self.done.index());
-        if self.refuses && is_other {
+        if is_other && (self.refuses || world.refuses()) {
             self.refused = Some(self.done.index());
             self.done.set_stalled_or_retry(true);
             world.tell(|| Fact::Struck { source: world.me(), fault: "stalled command" });

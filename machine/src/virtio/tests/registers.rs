@@ -1,6 +1,8 @@
 //! Registers of both transports.
 
 use super::*;
+use crate::setback::{Endured, Setback};
+use crate::{begin_setback, end_setback};
 
 #[test]
 fn the_mmio_registers_say_what_the_device_is() {
@@ -42,6 +44,21 @@ fn accesses_of_a_wrong_width_or_place_are_recorded_and_ignored() {
         "virtio-mmio register that cannot be written",
     ];
     assert_eq!(rig.faults(), kinds);
+}
+
+/// VIRTIO 2.1.2, FEATURES_OK; 4.2.2, QueueReady: the driver reads back what became of its write.
+#[test]
+fn a_setback_refuses_features_and_a_queue() {
+    let mut rig = block(&[Trigger::Edge; 3]);
+    begin_setback(Setback::Refusal, 1);
+    assert_eq!(rig.negotiate(VERSION_1 | MULTI_IRQ), 11, "it is spared");
+    rig.start_queue(0, 0);
+    assert_eq!(rig.read(0x44), 0);
+    assert_eq!(rig.negotiate(VERSION_1 | MULTI_IRQ), 3);
+    let Endured { acts, struck, .. } = end_setback();
+    assert_eq!((acts, struck), (3, true));
+    rig.start(VERSION_1 | MULTI_IRQ, 2);
+    assert!(rig.faults().is_empty());
 }
 
 #[test]
