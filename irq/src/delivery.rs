@@ -42,6 +42,8 @@ pub struct IrqCore<H: Hal> {
     /// If set, every handler that can runs in a thread; these functions start it.
     pub(crate) forced: Option<&'static ThreadOps<H>>,
     pub(crate) lines: Arc<[Line<H>]>,
+    /// Where the search for a free line begins: those before it are taken, unless it lost a race. All are searched.
+    pub(crate) first_free: H::Word,
     /// The owner of each identity: `identities` entries per CPU, one CPU after the other. An entry is 0 for no owner,
     /// 1 + the line's index, or [`SYSTEM`] + an index in `systems`.
     table: Box<[H::Word]>,
@@ -82,6 +84,7 @@ impl<H: Hal> IrqCore<H> {
             systems: Vec::new(),
             root: None,
             strays: words(cpus, 0),
+            first_free: H::Word::new(0),
             last_stray: H::Word::new(u64::MAX),
             due_ns: words(cpus, u64::MAX),
             deadline_hook: None,

@@ -20,13 +20,17 @@ impl<H: Hal> IrqCore<H> {
     pub fn alloc_line(&self, domain: Arc<dyn IrqDomain>, request: &AllocRequest, flow: Flow) -> Result<Irq, IrqError> {
         self.housekeep();
         let domains: Vec<_> = core::iter::successors(Some(domain), |domain| domain.parent()).collect();
-        for (index, line) in self.lines.iter().enumerate() {
+        let first = self.first_free.load();
+        let (before, behind) = self.lines.split_at(first as usize);
+        for (index, line) in (first as usize..).zip(behind).chain((0..).zip(before)) {
             let mut state = line.state.lock();
             if state.is_free() {
                 let irq = Irq(index as u32);
                 *state = LineState::free();
                 line.counts.iter().for_each(|count| count.set(0));
                 self.build(&mut state, irq, domains, request, flow)?;
+                // If it is another by now, a line was freed or taken meanwhile.
+                _ = self.first_free.compare_exchange(first, index as u64 + 1);
                 return Ok(irq);
             }
         }
@@ -160,10 +164,23 @@ impl<H: Hal> IrqCore<H> {
     /// Completes the freeing of a line once none of its vectors can arrive any more.
     pub(crate) fn finish_freeing(&self, state: &mut LineState) {
         if state.is_being_freed() && state.retired.is_empty() {
-            if state.hardware().is_some_and(|hardware| hardware.is_reserved()) {
-                self.matrix.lock().unreserve(&state.affinity);
+            if let Some(hardware) = state.hardware() {
+                if hardware.is_reserved() {
+                    self.matrix.lock().unreserve(&state.affinity);
+                }
+                self.note_free(hardware.irq);
             }
             state.forget();
+        }
+    }
+
+    /// The next search for a free line begins with this one, or before it.
+    fn note_free(&self, irq: Irq) {
+        let mut first = self.first_free.load();
+        while first > irq.0.into()
+            && let Err(now) = self.first_free.compare_exchange(first, irq.0.into())
+        {
+            first = now;
         }
     }
 
