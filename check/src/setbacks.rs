@@ -17,7 +17,7 @@ pub(crate) const KINDS: [(Setback, &str); 3] = [
     (Setback::Stall, "set-up-stalled"),
     (Setback::Refusal, "set-up-refused"),
 ];
-/// So many of a hundred histories have one.
+/// So many of a hundred histories have each kind.
 const PERCENT: u64 = 15;
 
 /// The setback of a history, if it has one, for all operations that bring its stack up. It strikes once.
@@ -34,10 +34,16 @@ struct Planned {
 
 impl Setbacks {
     /// Draws whether there is one, and behind how many acts. Histories that are compared with each other have none, nor have small
-    /// machines but those of [`crate::single`]. Refusals are not drawn yet. Devices that stall never are: what a driver keeps because a device may be late
+    /// machines but those of [`crate::single`]. Devices that stall are not drawn: what a driver keeps because a device may be late
     /// stays allocated for good, and a search lasts for days.
     pub(crate) fn draw(knobs: &mut Knobs, may_be_set_back: bool) -> Self {
-        let drawn = |draw: &mut Draw| u64::from(draw.percent(PERCENT));
+        let number_of =
+            |kind| 1 + KINDS.iter().position(|&(other, _)| other == kind).expect("it is in the table") as u64;
+        let drawn = |draw: &mut Draw| match draw.below(100) / PERCENT {
+            0 => number_of(Setback::NoMemory),
+            1 => number_of(Setback::Refusal),
+            _ => 0,
+        };
         let kind = knobs.number_with("setback", 0..=KINDS.len() as u64, 0, drawn).checked_sub(1);
         let spared = knobs.number_with("spared", 0..=SPARED_MAX, 0, |draw| draw.below(40)) as u32;
         let planned = |kind| Planned { kind, spared: AtomicU32::new(spared), is_over: AtomicBool::new(false) };
