@@ -125,7 +125,7 @@ impl<H: Hal> IrqCore<H> {
             if state.storm.until_ns > now_ns {
                 self.schedule(cpu, state.storm.until_ns);
             } else {
-                state.storm.restart(now_ns);
+                state.storm.let_go(now_ns);
                 self.unmask(&mut state);
             }
         }

@@ -2,6 +2,10 @@
 
 use crate::StormConfig;
 
+/// A storm in a row doubles the time for which its line is masked, so many times at most. Several lines that storm for ever would
+/// otherwise keep a CPU for themselves: while one is masked, the burst of another is under way.
+const DOUBLINGS_MAX: u32 = 6;
+
 /// The watch over one line. The clock is read once a burst, not once an interrupt.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Storm {
@@ -12,6 +16,8 @@ pub(crate) struct Storm {
     pub(crate) until_ns: u64,
     /// Storms so far.
     pub(crate) storms: u32,
+    /// Of these, storms in a row: each came as soon as the line was let go from the one before.
+    row: u32,
 }
 
 impl Storm {
@@ -37,17 +43,31 @@ impl Storm {
 
     #[cold]
     fn end_burst(&mut self, config: &StormConfig, now_ns: u64) -> bool {
-        let storms = now_ns - self.since_ns < config.burst_ns_min || self.unhandled > config.unhandled_max;
+        let took_ns = now_ns - self.since_ns;
+        let storms = took_ns < config.burst_ns_min || self.unhandled > config.unhandled_max;
+        // Behind a calm time as long as the longest mask, a storm is another matter.
+        let follows = storms && took_ns < config.throttle_ns.saturating_mul(1 << DOUBLINGS_MAX);
+        let doublings = if follows { self.row.min(DOUBLINGS_MAX) } else { 0 };
+        self.row = if storms { doublings + 1 } else { 0 };
         if storms {
             self.storms += 1;
-            self.until_ns = now_ns.saturating_add(config.throttle_ns).max(1);
+            self.until_ns = now_ns.saturating_add(config.throttle_ns.saturating_mul(1 << doublings)).max(1);
         }
         (self.count, self.unhandled, self.since_ns) = (0, 0, now_ns);
         storms
     }
 
+    /// The line is let go again.
+    pub(crate) fn let_go(&mut self, now_ns: u64) {
+        *self = Self { row: self.row, ..self.restarted(now_ns) };
+    }
+
     /// Starts the watch anew.
     pub(crate) fn restart(&mut self, now_ns: u64) {
-        *self = Self { since_ns: now_ns, storms: self.storms, ..Self::default() };
+        *self = self.restarted(now_ns);
+    }
+
+    fn restarted(self, now_ns: u64) -> Self {
+        Self { since_ns: now_ns, storms: self.storms, ..Self::default() }
     }
 }

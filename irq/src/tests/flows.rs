@@ -224,6 +224,33 @@ fn a_storm_is_masked_for_a_while_and_shown() {
     assert_eq!(bench.core.view(irq).unwrap().throttled_until_ns, None);
 }
 
+/// `check` found it: two wires that were stuck kept the only CPU for themselves, since one was let go while the other's burst
+/// was under way.
+#[test]
+fn storms_in_a_row_are_masked_for_longer_and_longer() {
+    let storm = StormConfig { burst: 10, burst_ns_min: 1_000, unhandled_max: 8, throttle_ns: 500 };
+    let bench = Bench::with(ALL_OPS, |config| config.storm = storm);
+    let (irq, nobodys) = (bench.line(Flow::Edge), bench.alloc(Flow::Edge));
+    bench.request(nobodys, |_| IrqReturn::None);
+    let burst_of = |irq, gap_ns: u64| {
+        for _ in 0..10 {
+            bench.hal.advance_ns(gap_ns);
+            bench.fire(irq);
+        }
+        let now_ns = bench.hal.now_ns();
+        let mask_ns = bench.core.view(irq).unwrap().throttled_until_ns.map(|until_ns| until_ns - now_ns);
+        bench.hal.advance_ns(mask_ns.unwrap_or(0));
+        bench.core.housekeep();
+        mask_ns
+    };
+    let burst = |gap_ns| burst_of(irq, gap_ns);
+    let doubled = [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 32_000].map(Some);
+    assert_eq!(doubled.map(|_| burst(0)), doubled);
+    assert_eq!([burst(100), burst(0), burst(0)], [None, Some(500), Some(1_000)], "a burst that is none ends the row");
+    let slow = [0, 0, 3_200, 0].map(|gap_ns| burst_of(nobodys, gap_ns));
+    assert_eq!(slow, [500, 1_000, 500, 1_000].map(Some), "so does a burst as long as the longest mask");
+}
+
 /// Every interrupt ends with the work that is due on its CPU. Without it, a throttle lasted until the next tick.
 #[test]
 fn a_throttle_that_is_over_ends_with_the_next_interrupt() {
