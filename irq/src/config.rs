@@ -59,14 +59,14 @@ pub struct StormConfig {
     pub burst_ns_min: u64,
     /// A burst with more unhandled interrupts than this is a storm too.
     pub unhandled_max: u32,
-    /// How long the line stays masked, in nanoseconds. Each storm in a row, which begins when the line was let go, doubles the
-    /// time, up to 64 times this.
+    /// How long the line stays masked, in nanoseconds. While nobody handles it, each storm that begins when the line was let go
+    /// doubles the time, up to 64 times this.
     pub throttle_ns: u64,
 }
 
 impl Default for StormConfig {
     /// A storm is two million interrupts a second on one line, or 99.9 % unhandled (Linux's bound). The mask lasts 10
-    /// ms, and 640 ms at most.
+    /// ms, and up to 640 ms where nobody handles the line.
     fn default() -> Self {
         Self { burst: 100_000, burst_ns_min: 50_000_000, unhandled_max: 99_900, throttle_ns: 10_000_000 }
     }

@@ -2,8 +2,8 @@
 
 use crate::StormConfig;
 
-/// A storm in a row doubles the time for which its line is masked, so many times at most. Several lines that storm for ever would
-/// otherwise keep a CPU for themselves: while one is masked, the burst of another is under way.
+/// A storm in a row that nobody handles doubles the time for which its line is masked, so many times at most. Several lines that
+/// are stuck would otherwise keep a CPU for themselves: while one is masked, the burst of another is under way.
 const DOUBLINGS_MAX: u32 = 6;
 
 /// The watch over one line. The clock is read once a burst, not once an interrupt.
@@ -16,7 +16,7 @@ pub(crate) struct Storm {
     pub(crate) until_ns: u64,
     /// Storms so far.
     pub(crate) storms: u32,
-    /// Of these, storms in a row: each came as soon as the line was let go from the one before.
+    /// Of these, storms in a row that nobody handled: each came as soon as the line was let go from the one before.
     row: u32,
 }
 
@@ -44,11 +44,12 @@ impl Storm {
     #[cold]
     fn end_burst(&mut self, config: &StormConfig, now_ns: u64) -> bool {
         let took_ns = now_ns - self.since_ns;
-        let storms = took_ns < config.burst_ns_min || self.unhandled > config.unhandled_max;
+        let is_nobodys = self.unhandled > config.unhandled_max;
+        let storms = took_ns < config.burst_ns_min || is_nobodys;
         // Behind a calm time as long as the longest mask, a storm is another matter.
-        let follows = storms && took_ns < config.throttle_ns.saturating_mul(1 << DOUBLINGS_MAX);
+        let follows = is_nobodys && took_ns < config.throttle_ns.saturating_mul(1 << DOUBLINGS_MAX);
         let doublings = if follows { self.row.min(DOUBLINGS_MAX) } else { 0 };
-        self.row = if storms { doublings + 1 } else { 0 };
+        self.row = if is_nobodys { doublings + 1 } else { 0 };
         if storms {
             self.storms += 1;
             self.until_ns = now_ns.saturating_add(config.throttle_ns.saturating_mul(1 << doublings)).max(1);

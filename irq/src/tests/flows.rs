@@ -1,6 +1,8 @@
 //! Every flow, call by call.
 
 use super::*;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 use hal::Hal as _;
 
 #[test]
@@ -227,12 +229,14 @@ fn a_storm_is_masked_for_a_while_and_shown() {
 /// `check` found it: two wires that were stuck kept the only CPU for themselves, since one was let go while the other's burst
 /// was under way.
 #[test]
-fn storms_in_a_row_are_masked_for_longer_and_longer() {
+fn storms_in_a_row_that_nobody_handles_are_masked_for_longer_and_longer() {
     let storm = StormConfig { burst: 10, burst_ns_min: 1_000, unhandled_max: 8, throttle_ns: 500 };
     let bench = Bench::with(ALL_OPS, |config| config.storm = storm);
-    let (irq, nobodys) = (bench.line(Flow::Edge), bench.alloc(Flow::Edge));
-    bench.request(nobodys, |_| IrqReturn::None);
-    let burst_of = |irq, gap_ns: u64| {
+    let (handled, nobodys) = (bench.line(Flow::Edge), bench.alloc(Flow::Edge));
+    let claims = Arc::new(AtomicBool::new(false));
+    let own = claims.clone();
+    bench.request(nobodys, move |_| if own.load(Relaxed) { IrqReturn::Handled } else { IrqReturn::None });
+    let burst = |irq, gap_ns: u64| {
         for _ in 0..10 {
             bench.hal.advance_ns(gap_ns);
             bench.fire(irq);
@@ -243,12 +247,16 @@ fn storms_in_a_row_are_masked_for_longer_and_longer() {
         bench.core.housekeep();
         mask_ns
     };
-    let burst = |gap_ns| burst_of(irq, gap_ns);
     let doubled = [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 32_000].map(Some);
-    assert_eq!(doubled.map(|_| burst(0)), doubled);
-    assert_eq!([burst(100), burst(0), burst(0)], [None, Some(500), Some(1_000)], "a burst that is none ends the row");
-    let slow = [0, 0, 3_200, 0].map(|gap_ns| burst_of(nobodys, gap_ns));
-    assert_eq!(slow, [500, 1_000, 500, 1_000].map(Some), "so does a burst as long as the longest mask");
+    assert_eq!(doubled.map(|_| burst(nobodys, 0)), doubled);
+    assert_eq!([3_200, 0].map(|gap_ns| burst(nobodys, gap_ns)), [500, 1_000].map(Some), "a slow burst begins anew");
+    claims.store(true, Relaxed);
+    assert_eq!(burst(nobodys, 100), None, "a burst that is no storm");
+    claims.store(false, Relaxed);
+    assert_eq!([0, 0].map(|gap_ns| burst(nobodys, gap_ns)), [500, 1_000].map(Some), "begins anew too");
+    // Its first burst began with the test.
+    let fast = [0, 0, 0].map(|gap_ns| burst(handled, gap_ns));
+    assert_eq!(fast, [None, Some(500), Some(500)], "a device that is too fast, and no more");
 }
 
 /// Every interrupt ends with the work that is due on its CPU. Without it, a throttle lasted until the next tick.
