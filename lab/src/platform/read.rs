@@ -3,7 +3,7 @@
 //! ```toml
 //! schema = 1                  # optional: the form of this file
 //! about = "one line"
-//! base = "emr"                # optional: another platform, whose constants hold unless this file gives them
+//! base = "emr"                # optional: another platform, whose constants hold unless this file gives them; a file's path starts at this file
 //! misses = ["a/iops -75.6 %"] # optional: measurements that it was fitted to and does not give back
 //! [fabric]
 //! dispatch = { value = 112, unit = "ns", fit = true, reason = "why this value" }
@@ -15,6 +15,7 @@ use super::{Accelerator, Constant, Cpu, Drive, Fabric, GROUPS, Gic, Needed, Nic,
 use crate::document::{Document, Node, Table};
 use crate::input::{InputError, Place, Problem, read_file};
 use crate::inputs;
+use crate::scenario::files::Files;
 use crate::setting::Setting;
 
 /// The platforms that the program carries: name, path in the project, text.
@@ -60,7 +61,7 @@ impl Platform {
             inputs::note_file(file, text.as_bytes(), true);
             return Self::parse(name, file, text, depth);
         }
-        if !name.contains('/') && !name.ends_with(".toml") {
+        if !is_path(name) {
             let known = EMBEDDED.map(|(name, ..)| name).join(", ");
             return Err(setting.wrong("is no platform", format!("{known}, or the path of a file (./my.toml)")));
         }
@@ -80,7 +81,7 @@ impl Platform {
         }
         let about = root.scalar("about", "one line about the platform")?.text;
         let lender = root.get("base").map(|node| node.scalar("the name of a platform")).transpose()?;
-        let base = lender.as_ref().map(|lender| Self::load_within(lender, depth + 1)).transpose()?;
+        let base = lender.as_ref().map(|lender| Self::load_within(&beside(lender), depth + 1)).transpose()?;
         let base = base.as_ref();
         let misses = match root.get("misses") {
             Some(node) => read_misses(node)?,
@@ -134,6 +135,16 @@ impl Platform {
         platform.validate_as(|constant| constant.place.file == file)?;
         Ok(platform)
     }
+}
+
+fn is_path(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".toml")
+}
+
+/// A base as its file names it: the path of another file starts there.
+fn beside(base: &Setting) -> Setting {
+    let text = if is_path(&base.text) { Files::beside(&base.text, &base.place.file) } else { base.text.clone() };
+    Setting { text, ..base.clone() }
 }
 
 /// `misses = ["one-drive-full/iops -75.6 %"]`
@@ -196,7 +207,8 @@ fn drives(root: &Table<'_, '_>, base: Option<&Platform>, depth: u32) -> Result<V
 fn lent_drive(named: &Setting, base: Option<&Platform>, depth: u32) -> Result<Drive, InputError> {
     let other = match named.text.rsplit_once('.') {
         Some((platform, _)) => {
-            Some(Platform::load_within(&Setting { text: platform.to_owned(), ..named.clone() }, depth + 1)?)
+            let platform = beside(&Setting { text: platform.to_owned(), ..named.clone() });
+            Some(Platform::load_within(&platform, depth + 1)?)
         }
         None => None,
     };

@@ -217,3 +217,19 @@ fn a_base_of_itself_and_a_table_without_drives_are_named() {
     let error = Platform::load(&Setting::new(Place::option("--platform"), "", path)).unwrap_err().to_string();
     assert!(error.contains("too many bases, or the base of itself; valid: four bases at most"), "{error}");
 }
+
+/// They were looked for in the folder that the command was called from.
+#[test]
+fn bases_that_are_files_are_beside_the_file_that_names_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    std::fs::create_dir(folder.path().join("sub")).unwrap();
+    write("lender.toml", "about = \"x\"\nbase = \"emr\"\n[cpu]\nscale = { value = 3, unit = \"\", reason = \"r\" }\n");
+    write("sub/own.toml", "about = \"x\"\nbase = \"../lender.toml\"\n[drive.fast]\nbase = \"../lender.toml.gen5\"\n");
+    let path = folder.path().join("sub/own.toml");
+    let load = || Platform::load(&Setting::new(Place::option("--platform"), "", path.to_str().unwrap()));
+    assert_eq!(load().unwrap().cpu.scale.value, 3.0);
+    std::fs::remove_file(folder.path().join("lender.toml")).unwrap();
+    let error = load().unwrap_err().to_string();
+    assert!(error.contains("sub/../lender.toml` cannot be read"), "{error}");
+}
