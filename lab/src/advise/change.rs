@@ -60,6 +60,8 @@ pub struct Figures {
     pub cpu_ns: Option<f64>,
     /// CPUs that were busy.
     pub busy_cpus: f64,
+    /// The simulated span, in ns: a job of few I/Os runs for longer than was planned.
+    pub span_ns: u64,
 }
 
 impl Figures {
@@ -85,6 +87,7 @@ impl Figures {
             p99_9: latency("_p99_9", 0.001),
             cpu_ns: throughput.map(|rate| busy_ns as f64 / (rate * outcome.span_ns as f64 / 1e9)),
             busy_cpus: busy_ns as f64 / outcome.span_ns.max(1) as f64,
+            span_ns: outcome.span_ns,
         }
     }
 }
@@ -161,9 +164,10 @@ impl Changes {
         }
     }
 
-    /// True if a figure differs from today's in any run.
+    /// True if a figure differs from today's in any run, by more than the rounding of a sum.
     pub fn are_some(&self) -> bool {
-        [self.throughput, self.p99, self.p99_9, self.cpu].into_iter().flatten().any(|change| change != Change::NONE)
+        let differs = |change: Change| [change.percent, change.low, change.high].iter().any(|part| part.abs() > 1e-6);
+        [self.throughput, self.p99, self.p99_9, self.cpu].into_iter().flatten().any(differs)
     }
 
     /// The gain by a criterion: positive is better.
@@ -193,6 +197,15 @@ mod tests {
         assert_eq!(Change::of(&[], &[], Points::Corners), None);
         let one = Change::of(&[(100.0, 110.0)], &[], Points::Corners).unwrap();
         assert!(one.high - one.low > 10.0, "one seed says little: {one:?}");
+    }
+
+    #[test]
+    fn what_only_rounding_changes_has_no_effect() {
+        let changes = |percent| {
+            let change = Change { percent, low: percent, high: percent };
+            Changes { throughput: Some(change), p99: None, p99_9: None, cpu: Some(Change::NONE) }
+        };
+        assert!(!changes(-1e-8).are_some() && changes(-0.01).are_some());
     }
 
     #[test]

@@ -308,7 +308,7 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
         by: question.by,
         verdicts,
         seeds: base.seeds.len(),
-        span_ns: today.spans.measured_ns,
+        span_ns: base.seeds.iter().map(|seed| seed.span_ns).max().unwrap_or(today.spans.measured_ns),
         points: base.points.iter().flatten().count(),
         moved: measured.moved.clone(),
         warnings,

@@ -76,7 +76,9 @@ pub(super) fn conclusion(advice: &Advice) -> Vec<String> {
             .filter(|_| advice.is_none_needed()),
     };
     lines.extend(verdict.map(str::to_owned));
-    lines.extend(advice.verdicts.iter().map(|verdict| sentence(advice, verdict)));
+    if !candidates.is_empty() || !without_effect.is_empty() {
+        lines.extend(advice.verdicts.iter().map(|verdict| sentence(advice, verdict)));
+    }
     lines
 }
 

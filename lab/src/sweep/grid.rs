@@ -105,10 +105,9 @@ impl Grid {
         }
         let within = self.points_within();
         let outers = self.points() / within;
-        let mut unknown = Vec::new();
+        let mut failed = Vec::new();
         for outer in 0..outers {
             let mut first_error = None;
-            let mut found = false;
             let scenario = (outer * within / self.points_of_scenario()) as usize;
             for inner in 0..within.min(TRIED_MAX) {
                 match self.plan(outer * within + inner, None) {
@@ -116,21 +115,19 @@ impl Grid {
                         if self.deliveries[scenario].is_empty() {
                             self.deliveries[scenario] = plan.work.names();
                         }
-                        found = true;
+                        first_error = None;
                         break;
                     }
                     Err(error) => _ = first_error.get_or_insert(error),
                 }
             }
-            let is_wrong = !found && (self.deliveries[scenario].is_empty() || within == 1);
-            match first_error.filter(|_| !found) {
-                Some(error) if is_wrong => return Err(error),
-                Some(error) if error.is_unknown_name() => unknown.push(error),
-                _ => {}
-            }
+            failed.extend(first_error.map(|error| (scenario, error)));
         }
-        let everywhere = unknown.len() as u64 == outers;
-        unknown.into_iter().next().filter(|_| everywhere).map_or(Ok(()), Err)
+        // What only some platforms or scenarios cannot do is an error in their rows, whichever comes first.
+        let is_for_all = within == 1 || failed.iter().all(|(_, error): &(_, InputError)| error.is_unknown_name());
+        let is_everywhere = failed.len() as u64 == outers && is_for_all;
+        let is_wrong = |&(scenario, _): &(usize, InputError)| is_everywhere || self.deliveries[scenario].is_empty();
+        failed.into_iter().find(is_wrong).map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// An error in what stands in the sweep's file and not on a command line.

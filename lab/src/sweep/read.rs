@@ -122,18 +122,14 @@ impl Definition {
 
     /// Refuses a key that both a point and the grid set: the one would hide the other.
     fn keys_once(&self) -> Result<(), InputError> {
-        let listed: BTreeSet<&str> = self.points.iter().flatten().map(|(key, _)| key.as_str()).collect();
-        let set: BTreeSet<&str> = self.sets.iter().filter_map(|set| Some(set.split_once('=')?.0)).collect();
+        let listed = self.points.iter().flatten().map(|(key, _)| without_unit(key));
+        let set = self.sets.iter().filter_map(|set| Some(without_unit(set.split_once('=')?.0)));
+        let mut others: BTreeSet<&str> = listed.chain(set).collect();
         for axis in &self.grid {
             let key = axis.key.as_str();
-            if listed.contains(key) || set.contains(key) {
-                return Err(InputError::value(
-                    &self.place,
-                    key,
-                    "grid",
-                    "sets what [set] or a point sets too",
-                    "one of them",
-                ));
+            if !others.insert(without_unit(key)) {
+                let why = "sets what [set], a point or another line of [grid] sets too";
+                return Err(InputError::value(&self.place, key, "grid", why, "one of them"));
             }
         }
         Ok(())
@@ -156,6 +152,14 @@ fn known_schema(root: &Table<'_, '_>) -> Result<(), InputError> {
         Ok(1..=SCHEMA) => Ok(()),
         Ok(number) if number > SCHEMA => Err(schema.wrong("is a form that only a newer program reads", "1")),
         _ => Err(schema.wrong("is no form of sweeps", "1")),
+    }
+}
+
+/// A key that its unit may end: `duration_us` is `duration`.
+fn without_unit(key: &str) -> &str {
+    match key.rsplit_once('_') {
+        Some((name, "ns" | "us" | "ms" | "s")) => name,
+        _ => key,
     }
 }
 

@@ -61,6 +61,18 @@ fn a_range_counts_up_by_steps_or_by_factors() {
     }
 }
 
+/// The key of one platform ended the sweep as soon as another platform had no other point.
+#[test]
+fn a_key_that_one_platform_lacks_is_an_error_in_its_rows() {
+    for platforms in ["[\"emr\", \"optane\"]", "[\"optane\", \"emr\"]"] {
+        let text = format!(
+            "scenario = \"emr-low-qd1\"\nplatforms = {platforms}\n[grid]\n\"drive.gen5.link\" = [\"10 GB/s\"]\n"
+        );
+        let grid = Grid::new(parse(&text).unwrap()).map_err(|error| error.to_string());
+        assert!(grid.as_ref().is_ok_and(|grid| grid.runs() > 0), "{grid:?}");
+    }
+}
+
 #[test]
 fn what_is_wrong_in_a_sweep_is_named_with_its_line() {
     for (text, error) in [
@@ -74,7 +86,14 @@ fn what_is_wrong_in_a_sweep_is_named_with_its_line() {
             "s.toml: is a job file of fio's, and no sweep; valid: a file with scenario = \"s.toml\"",
         ),
         ("scenario = \"x\"\n[grid]\na = []\n", "s.toml:3: a: `[]` is empty"),
-        ("scenario = \"x\"\n[set]\na = 1\n[grid]\na = [1]\n", "s.toml: a: `grid` sets what [set] or a point sets too"),
+        (
+            "scenario = \"x\"\n[set]\na = 1\n[grid]\na = [1]\n",
+            "s.toml: a: `grid` sets what [set], a point or another line",
+        ),
+        (
+            "scenario = \"x\"\n[grid]\na_us = [1]\na_ms = [1]\n",
+            "s.toml: a_ms: `grid` sets what [set], a point or another line",
+        ),
         (
             "scenario = \"x\"\n[[points]]\na = [1]\n",
             "points.a: `[…]` is a list; valid: one value; lists stand in [grid]",
