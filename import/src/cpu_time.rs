@@ -18,6 +18,8 @@ pub struct CpuTicks {
     pub irq: u64,
     /// idle and iowait.
     pub idle: u64,
+    /// steal: time that the host of a virtual machine gave to others. It passed for the guest too.
+    pub steal: u64,
 }
 
 impl CpuTicks {
@@ -32,12 +34,14 @@ impl CpuTicks {
         let numbers = text.lines().find_map(numbers)?;
         let number = |at: usize| numbers.get(at).copied();
         let (user, nice, system, idle) = (number(0)?, number(1)?, number(2)?, number(3)?);
-        let [iowait, irq, softirq] = [4, 5, 6].map(|at| number(at).unwrap_or(0));
+        // Behind them are `guest` and `guest_nice`, which `user` and `nice` have in them.
+        let [iowait, irq, softirq, steal] = [4, 5, 6, 7].map(|at| number(at).unwrap_or(0));
         Some(Self {
             user: user.saturating_add(nice),
             system,
             irq: irq.saturating_add(softirq),
             idle: idle.saturating_add(iowait),
+            steal,
         })
     }
 
@@ -56,14 +60,25 @@ impl CpuTicks {
         (!found.is_empty()).then_some(found.len() as u32)
     }
 
-    /// The shares of the time from `self` to `later`: user, system, interrupts, idle, in per cent. None if no time passed
-    /// or a counter fell. (Linux lets iowait fall; it is summed with idle, which outweighs it.)
+    /// The shares of the time from `self` to `later`: user, system, interrupts, idle, in per cent. What is missing to 100 was
+    /// stolen. None if no time passed or a counter fell. (Linux lets iowait fall; it is summed with idle, which outweighs it.)
     pub fn shares_until(&self, later: &Self) -> Option<[f64; 4]> {
+        self.all_shares_until(later).map(|[user, system, irq, idle, _]| [user, system, irq, idle])
+    }
+
+    /// The share of that time which the host of a virtual machine gave to others, in per cent.
+    pub fn stolen_until(&self, later: &Self) -> Option<f64> {
+        self.all_shares_until(later).map(|[.., steal]| steal)
+    }
+
+    fn all_shares_until(&self, later: &Self) -> Option<[f64; 5]> {
         let parts = [
             later.user.checked_sub(self.user)?,
             later.system.checked_sub(self.system)?,
             later.irq.checked_sub(self.irq)?,
             later.idle.checked_sub(self.idle)?,
+            // Hypervisors correct it downwards.
+            later.steal.saturating_sub(self.steal),
         ];
         let all: f64 = parts.iter().map(|&part| part as f64).sum();
         (all > 0.0).then(|| parts.map(|part| part as f64 / all * 100.0))
@@ -116,11 +131,19 @@ mod tests {
     #[test]
     fn shares_are_of_the_time_between() {
         let before = CpuTicks::parse(b"cpu  10 5 20 100 3 2 1 0 0 0\ncpu0 1 2 3 4\n").unwrap();
-        assert_eq!(before, CpuTicks { user: 15, system: 20, irq: 3, idle: 103 });
+        assert_eq!(before, CpuTicks { user: 15, system: 20, irq: 3, idle: 103, steal: 0 });
         let later = CpuTicks::parse(b"cpu  30 5 50 130 3 12 11 0 0 0\n").unwrap();
         assert_eq!(before.shares_until(&later), Some([20.0, 30.0, 20.0, 30.0]));
         assert_eq!(before.shares_until(&before), None);
         assert_eq!(later.shares_until(&before), None);
+    }
+
+    #[test]
+    fn time_that_the_host_stole_passed_too() {
+        let before = CpuTicks::parse(b"cpu  10 0 20 100 0 0 0 50 9 0\n").unwrap();
+        let later = CpuTicks::parse(b"cpu  30 0 50 130 0 0 20 150 29 0\n").unwrap();
+        assert_eq!(before.shares_until(&later), Some([10.0, 15.0, 10.0, 15.0]), "guest is in user already");
+        assert_eq!(before.stolen_until(&later), Some(50.0));
     }
 
     #[test]
@@ -140,7 +163,7 @@ mod tests {
         // `grep -H`, a log's time, a host.
         for before in ["/proc/stat:", "2026-11-28T10:00:00 ", "node1: ", "> "] {
             let found = CpuTicks::parse(format!("{before}cpu  1 2 3 4 5 6 7\n").as_bytes());
-            assert_eq!(found, Some(CpuTicks { user: 3, system: 3, irq: 13, idle: 9 }), "{before}");
+            assert_eq!(found, Some(CpuTicks { user: 3, system: 3, irq: 13, idle: 9, steal: 0 }), "{before}");
         }
         for text in [&b""[..], b"cpu 1 2 3", b"my-cpu 1 2 3 4", b"cpu0 1 2 3 4", b"cpu a b c d", b"\xff\xfe"] {
             assert_eq!(CpuTicks::parse(text), None);
