@@ -181,9 +181,14 @@ pub(crate) fn count(word: &str) -> Option<u64> {
 }
 
 /// The controller and the queue of `nvme0q1`.
+// Apple's driver has a line for all queues of the only controller in a machine.
 fn queue_of(name: &str) -> Option<(u32, u32)> {
     // A shell's prompt may stand behind the last line.
-    let (controller, queue) = name.split_whitespace().next()?.strip_prefix("nvme")?.split_once('q')?;
+    let name = name.split_whitespace().next()?;
+    if name == "nvme-apple" {
+        return Some((0, 1));
+    }
+    let (controller, queue) = name.strip_prefix("nvme")?.split_once('q')?;
     Some((controller.parse().ok()?, queue.parse().ok()?))
 }
 
@@ -252,6 +257,7 @@ mod tests {
             ("Hyper-V PCIe MSI 1073741824-edge      nvme0q3", "nvme0q3"),
             ("MIPS  7  timer", "timer"),
             ("Dummy  0  spread out name", "spread out name"),
+            ("AIC 1832 Level     nvme-apple", "nvme-apple"),
         ] {
             let found = Interrupts::parse(format!("CPU0\n 34: 7 {text}\n").as_bytes());
             assert_eq!(found.lines[0].actions(), [name], "{text}");
@@ -273,6 +279,7 @@ mod tests {
             "  3:      12000          0  PCI-MSI   nvme0q1",
             " 25:       1000          0  ITS-PCI-MSIX-0000:01:00.0   1 Edge      nvme0q1",
             "163:       1000          0  sun4v  -msi   nvme0q1",
+            " 24:       1000          0  AIC 1832 Level     nvme-apple",
         ] {
             assert_eq!(of(line), Some((0, 1)), "{line}");
         }

@@ -8,7 +8,7 @@ use crate::input::{InputError, Place, Problem, read_beginning, read_file};
 use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
-use crate::platform::Platform;
+use crate::platform::{EMBEDDED, Platform};
 use crate::server::facts::{self, Fact};
 use crate::server::fit::{self, ImportError, Imported};
 use crate::server::gather::{Parts, Server};
@@ -80,14 +80,31 @@ fn refuse_nothing(args: &ImportArgs) -> Result<(), InputError> {
 /// The platform of `--base`. Of a file that is none, what it is, if it is something that another option takes.
 fn base(name: &str) -> Result<Platform, InputError> {
     let setting = Setting::new(Place::option("--base"), "", name);
-    Platform::load(&setting).map_err(|error| {
+    let is_carried = EMBEDDED.iter().any(|(known, ..)| *known == name);
+    if !is_carried && !name.contains('/') && !name.ends_with(".toml") && !Path::new(name).is_file() {
+        return Err(setting.wrong("is no platform", bases()));
+    }
+    let platform = Platform::load(&setting).map_err(|error| {
         // The sections of a platform file with an error in it look like those of a job file.
         let bytes = if name.ends_with(".toml") { None } else { read_file(name).ok() };
         match bytes.and_then(|bytes| Kind::of(&bytes)) {
             Some(kind) => setting.wrong(format!("is {kind}{}", taken_by(kind)), "a platform's name or file"),
             None => error,
         }
-    })
+    })?;
+    match platform.drives.first() {
+        Some(_) => Ok(platform),
+        None => Err(setting.wrong("has no drive, whose constants an import needs", bases())),
+    }
+}
+
+/// The platforms that can be a base: those with a drive.
+fn bases() -> String {
+    let has_drive = |(name, file, text): &(&str, &str, &str)| {
+        Platform::read(name, file, text).is_ok_and(|platform| !platform.drives.is_empty())
+    };
+    let names: Vec<&str> = EMBEDDED.iter().filter(|one| has_drive(one)).map(|(name, ..)| *name).collect();
+    format!("{}, or the path of a platform's file with a drive (./my.toml)", names.join(", "))
 }
 
 /// The server of the arguments.
@@ -119,38 +136,53 @@ fn read_server(args: &ImportArgs) -> Result<Server, Failure> {
         })?;
         return Ok(server.with_archive(&contents));
     }
-    let pair = |kind: Kind, paths: &[PathBuf]| -> Result<Option<[Vec<u8>; 2]>, InputError> {
-        match paths {
-            [before, after] => Ok(Some([read(kind, before)?, read(kind, after)?])),
-            _ => Ok(None),
-        }
-    };
     let job = args.job.as_deref().map(|path| read(Kind::Job, path)).transpose()?;
-    let interrupts = pair(Kind::Interrupts, &args.interrupts)?;
-    let stat = pair(Kind::Stat, &args.stat)?;
-    fn both(pair: &Option<[Vec<u8>; 2]>) -> Option<[&[u8]; 2]> {
-        pair.as_ref().map(|[before, after]| [before.as_slice(), after.as_slice()])
-    }
+    let runs = args.fio_json.len();
+    let (interrupts, stat) = (pairs(Kind::Interrupts, &args.interrupts, runs)?, pairs(Kind::Stat, &args.stat, runs)?);
     if let Some(lscpu) = &args.lscpu {
         server.about.insert("lscpu".into(), read(Kind::Lscpu, lscpu)?);
     }
     let cpus = facts::cpus(&facts::facts(&server.about));
-    for path in &args.fio_json {
+    for (at, path) in args.fio_json.iter().enumerate() {
         let fio = read(Kind::Fio, path)?;
         let name = path.file_stem().map_or("job".into(), |name| name.to_string_lossy().into_owned());
         let parts = Parts {
             fio: &fio,
             job: job.as_deref(),
-            interrupts: both(&interrupts),
-            stat: both(&stat),
+            interrupts: pair_of(&interrupts, at),
+            stat: pair_of(&stat, at),
             uptime: None,
-            is_enclosed: args.fio_json.len() == 1,
+            is_enclosed: [&interrupts, &stat].iter().all(|pairs| pairs.is_empty() || pairs.len() == runs),
             links: None,
             cpus,
         };
         server.add(&name, &parts);
     }
     Ok(server)
+}
+
+/// Readings before and after a run.
+type Pair = [Vec<u8>; 2];
+
+/// The readings of an option: none, a pair, or one for each of fio's runs.
+fn pairs(kind: Kind, paths: &[PathBuf], runs: usize) -> Result<Vec<Pair>, InputError> {
+    let pairs: Vec<&[PathBuf]> = paths.chunks_exact(2).collect();
+    if pairs.len() > 1 && pairs.len() != runs {
+        let option = kind.option().unwrap_or("import");
+        let why = format!(
+            "stands {} times beside {runs} of --fio-json; valid: once, or as often, the n-th pair for the n-th of fio's outputs",
+            pairs.len()
+        );
+        return Err(InputError::new(&Place::option(option), "", Problem::Syntax(why)));
+    }
+    let read = |pair: &[PathBuf]| Ok([read(kind, &pair[0])?, read(kind, &pair[1])?]);
+    pairs.into_iter().map(read).collect()
+}
+
+/// The pair of run `at`: its own, or the only one.
+fn pair_of(pairs: &[Pair], at: usize) -> Option<[&[u8]; 2]> {
+    let pair = if pairs.len() == 1 { pairs.first() } else { pairs.get(at) };
+    pair.map(|[before, after]| [before.as_slice(), after.as_slice()])
 }
 
 /// The file of an option that takes this kind.
@@ -218,8 +250,12 @@ fn text(found: &Imported) -> String {
         text += &format!("  {:28} {value:>14}  ±{percent:<4.0} %  {range}{}\n", decided.key, rows.join(", "));
     }
     text += "\nStated by the kernel\n";
-    for Fact { key, value, reason } in &found.facts {
-        text += &format!("  {key:28} {value:>14}  {reason}\n");
+    let line = |Fact { key, value, reason }: &Fact| format!("  {key:28} {value:>14}  {reason}\n");
+    text.extend(found.facts.iter().filter(|fact| fact.is_stated()).map(line));
+    let mut named = found.facts.iter().filter(|fact| !fact.is_stated()).map(line).peekable();
+    if named.peek().is_some() {
+        text += "\nNamed by a job\n";
+        text.extend(named);
     }
     text += &format!("\nNot decided, and so borrowed from {base}; what would decide it\n");
     for key in &decision.undecided {
@@ -244,8 +280,15 @@ fn text(found: &Imported) -> String {
     }
     let folder = folder.display();
     text + &format!(
-        "\nWritten: {folder}/{name}.toml (the platform), {folder}/rows.csv, a scenario for each measurement.\nNext: campanile run my-job.fio --platform {folder}/{name}.toml\n"
+        "\nWritten: {folder}/{name}.toml (the platform), {folder}/rows.csv, a scenario for each measurement.\nNext: campanile run my-job.fio --platform {}\n",
+        pasted(&format!("{folder}/{name}.toml"))
     )
+}
+
+/// A path as a shell's command line has it.
+fn pasted(path: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
+    if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// The rows that the platform misses, each with what may be the reason.
@@ -283,6 +326,7 @@ fn range(found: &Imported, key: &str) -> Option<String> {
 
 fn plain(found: &Imported) -> serde_json::Value {
     let decision = &found.decision;
+    let fact = |fact: &Fact| json!({ "key": fact.key, "value": fact.value, "reason": fact.reason });
     json!({
         "name": found.name,
         "base": found.base,
@@ -290,7 +334,8 @@ fn plain(found: &Imported) -> serde_json::Value {
             "key": decided.key, "value": decided.unit.format(decided.value), "uncertainty": decided.uncertainty,
             "rows": decided.rows, "range": range(found, &decided.key),
         })).collect::<Vec<_>>(),
-        "stated": found.facts.iter().map(|fact| json!({ "key": fact.key, "value": fact.value, "reason": fact.reason })).collect::<Vec<_>>(),
+        "stated": found.facts.iter().filter(|fact| fact.is_stated()).map(fact).collect::<Vec<_>>(),
+        "named_by_a_job": found.facts.iter().filter(|fact| !fact.is_stated()).map(fact).collect::<Vec<_>>(),
         "undecided": decision.undecided.iter().map(|key| json!({
             "key": key, "range": range(found, key), "decided_by": Imported::decided_by(key), "kept": decision.kept.iter().any(|(kept, _)| kept == key),
         })).collect::<Vec<_>>(),
@@ -359,6 +404,32 @@ mod tests {
             let expected = format!(": `FOLDER/a.tar` is an archive, which stands without an option; valid: {valid}");
             assert!(said.ends_with(&expected), "{said}");
         }
+    }
+
+    #[test]
+    fn pairs_of_readings_are_one_or_one_for_each_run() {
+        let one = "import --fio-json FOLDER/f.json --stat FOLDER/s FOLDER/s --stat FOLDER/s FOLDER/s";
+        let expected = "--stat: stands 2 times beside 1 of --fio-json; valid: once, or as often, the n-th pair for the n-th of fio's outputs";
+        assert_eq!(refused(one), expected);
+        let pairs = [["a", "b"], ["c", "d"]].map(|pair| pair.map(|text| text.as_bytes().to_vec()));
+        assert_eq!(pair_of(&pairs, 1), Some([&b"c"[..], b"d"]));
+        assert_eq!(pair_of(&pairs[..1], 1), Some([&b"a"[..], b"b"]));
+        assert_eq!(pair_of(&[], 0), None);
+    }
+
+    #[test]
+    fn a_base_needs_a_drive() {
+        let valid = "valid: emr, spr, optane, azure, dsa-loops, dsa-headline, or the path of a platform's file with a drive (./my.toml)";
+        for (name, why) in [("nosuch", "is no platform"), ("altra", "has no drive, whose constants an import needs")] {
+            let said = refused(&format!("import --fio-json FOLDER/f.json --base {name}"));
+            assert_eq!(said, format!("--base: `{name}` {why}; {valid}"));
+        }
+    }
+
+    #[test]
+    fn a_path_is_pasted_as_one_word() {
+        assert_eq!(pasted("a-b/é.toml"), "a-b/é.toml");
+        assert_eq!(pasted("a b/it's.toml"), r"'a b/it'\''s.toml'");
     }
 
     #[test]

@@ -17,6 +17,16 @@ pub struct Fact {
     pub reason: String,
 }
 
+/// The reason of a number of CPUs that no file of the kernel's states.
+const OF_JOBS: &str = "the highest CPU that a job names, and all below it";
+
+impl Fact {
+    /// False if it was taken from what jobs name.
+    pub fn is_stated(&self) -> bool {
+        self.reason != OF_JOBS
+    }
+}
+
 /// CAP.PI: the unit posts interrupts (VT-d, "Capability Register", bit 59).
 const POSTING: u64 = 1 << 59;
 /// Payload of a link beside headers and acknowledgements, at the usual 256 bytes a packet: assumed.
@@ -96,8 +106,14 @@ pub(super) fn add_cpus(
     let found = match online {
         Some(count) if named <= count => known.is_none().then_some((count, "the CPUs of /proc/interrupts")),
         // CPUs that are offline have numbers too.
-        Some(_) => Some((named, "the highest CPU that a job names")),
-        None => (f64::from(named) > of_base.value).then_some((named, "the highest CPU that a job names")),
+        Some(count) => {
+            notes.push(format!(
+                "{count} CPUs were online, and a job names CPU {}: {named} are taken, with those that were offline",
+                named.saturating_sub(1)
+            ));
+            Some((named, OF_JOBS))
+        }
+        None => (f64::from(named) > of_base.value).then_some((named, OF_JOBS)),
     };
     if let Some((count, reason)) = found {
         let fact = Fact { key: "fabric.cpus", value: f64::from(count), reason: reason.to_owned() };
@@ -197,6 +213,8 @@ mod tests {
             let parts = Parts { fio, job: Some(job.as_bytes()), interrupts, ..Parts::default() };
             let (mut found, mut notes) = (facts(&about), Vec::new());
             add_cpus(&mut found, &[Measurement::read("x", &parts).unwrap().0], &base, &mut notes);
+            let is_stated = found.iter().all(Fact::is_stated);
+            assert_eq!(is_stated, !cpus_of(&found).is_some_and(|cpus| [12, 121, 128].contains(&cpus)));
             (cpus_of(&found), notes.len())
         };
         fn cpus_of(facts: &[Fact]) -> Option<u32> {
@@ -206,9 +224,9 @@ mod tests {
         assert_eq!(of(&[], "", 96), (Some(96), 0));
         assert_eq!(of(&[], "cpus_allowed=0-7", 0), (None, 0), "the base's");
         assert_eq!(of(&[], "cpus_allowed=0-127", 0), (Some(128), 0));
-        assert_eq!(of(&[], "cpus_allowed=120", 16), (Some(121), 0), "others are offline");
+        assert_eq!(of(&[], "cpus_allowed=120", 16), (Some(121), 1), "others are offline");
         let lscpu = [("lscpu", "CPU(s): 8\n")];
-        assert_eq!((of(&lscpu, "cpus_allowed=3", 4), of(&lscpu, "cpus_allowed=11", 4)), ((Some(8), 0), (Some(12), 0)));
+        assert_eq!((of(&lscpu, "cpus_allowed=3", 4), of(&lscpu, "cpus_allowed=11", 4)), ((Some(8), 0), (Some(12), 1)));
         assert_eq!(of(&[], "", 1152), (Some(1024), 1));
         assert_eq!(of(&[("lscpu", "CPU(s): 96\nSocket(s): 24\n")], "", 0), (Some(96), 1));
     }

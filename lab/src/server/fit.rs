@@ -2,6 +2,7 @@
 
 use super::DRIVE;
 use super::cost::{self, Used};
+use super::cpu;
 use super::facts::{self, Fact};
 use super::gather::{Measurement, Server};
 use super::misses::{self, Miss};
@@ -18,7 +19,7 @@ use crate::published::{self, Row, Usage};
 use crate::scenario::Request;
 use crate::setting::Setting;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The relative noise of a measured value: runs of one and the same set-up differ by so much.
 pub const NOISE: f64 = 0.03;
@@ -112,7 +113,7 @@ impl From<CalibrateError> for ImportError {
 /// # Errors
 /// No measurement can be used; the folder cannot be written; a run fails.
 pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -> Result<Imported, ImportError> {
-    let name = folder.file_name().map_or("server".into(), |name| name.to_string_lossy().into_owned());
+    let name = write::name_of(folder);
     server.keep_free(&name);
     let Server { mut measurements, about, mut notes, .. } = server;
     let mut facts = facts::facts(&about);
@@ -352,7 +353,9 @@ pub(super) struct Folder<'a> {
 impl Folder<'_> {
     fn path_of(&self, file: &str) -> String {
         // With a slash, so that it is a path and not the name of something that the program carries.
-        Path::new(".").join(self.path).join(file).to_string_lossy().into_owned()
+        // Without another `.`, as a rows file names what is beside it.
+        let folder: PathBuf = self.path.components().filter(|part| *part != Component::CurDir).collect();
+        Path::new(".").join(folder).join(file).to_string_lossy().into_owned()
     }
 
     pub(super) fn write(&self, file: &str, text: &str) -> Result<(), InputError> {
@@ -388,7 +391,8 @@ impl Folder<'_> {
             match self.plan(&measurement, cpus)? {
                 Ok((scenario, plan)) => {
                     notes.extend(syncs::notes(&measurement, &plan.warnings));
-                    if online.is_some_and(|cpus| write::has_other_work(&measurement, cpus)) {
+                    let of_stat = measurement.stat_cpus.or(online);
+                    if of_stat.is_some_and(|cpus| cpu::has_other_work(&measurement, cpus)) {
                         notes.push(format!(
                             "{}: the CPUs had other work than fio's; their times are not used",
                             measurement.name
@@ -452,6 +456,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let found = import(server, &base, &folder.path().join("mine"), &StopFlag::default()).unwrap();
         found.decision.decided.iter().map(|decided| (decided.key.clone(), decided.value / 1000.0)).collect()
+    }
+
+    #[test]
+    fn files_beside_the_rows_are_those_of_the_plans() {
+        for (folder, expected) in [(".", "./rows.csv"), ("./a/.", "./a/rows.csv"), ("/a", "/a/rows.csv")] {
+            let path = Folder { path: Path::new(folder), name: "x" }.path_of("rows.csv");
+            assert_eq!(path, expected);
+            let beside = crate::scenario::files::Files::beside("s.toml", &path);
+            assert_eq!(beside, Folder { path: Path::new(folder), name: "x" }.path_of("s.toml"));
+        }
     }
 
     /// I/Os of this mean latency.

@@ -1,17 +1,21 @@
 //! The measurements of a server: each a job, fio's output, and the kernel's counters before and after.
 
 use super::agrees;
+use super::cpu;
 use super::delivery::Delivered;
 use super::elapsed::Elapsed;
+use super::idle;
 use super::job;
 use super::named;
+use super::part;
+use super::polled;
 use super::syncs::Syncs;
+use super::together;
 use super::used::Used;
 use crate::fio::{self, FioJob, Variables};
 use crate::input::InputError;
 use crate::kinds::storage::Trims;
 use hal::CpuSet;
-use import::cpu_time::CpuTicks;
 use import::encoding;
 use import::fio_json::FioOutput;
 use import::interrupts::Interrupts;
@@ -31,6 +35,8 @@ pub struct Measurement {
     pub fio: FioOutput,
     /// user, system, interrupts and idle of all CPUs, in per cent.
     pub cpu: Option<[f64; 4]>,
+    /// The CPUs that these are shares of, if `/proc/stat` names them.
+    pub stat_cpus: Option<u32>,
     /// Interrupts of its drives, and how they were delivered.
     pub interrupts: Option<Delivered>,
     /// CPUs that were online, if `/proc/interrupts` or `/proc/stat` names them.
@@ -100,6 +106,10 @@ impl Measurement {
             let why = if did { "measured less than a millisecond; valid: a longer run" } else { "did no I/O" };
             return Err(format!("{name}: fio {why}"));
         }
+        let busy = idle::leave_out(&mut fio, parts.job);
+        notes.extend(busy.iter().map(|(note, _)| format!("{name}: {note}")));
+        let busy = busy.and_then(|(_, job)| job);
+        let parts = &Parts { job: busy.as_deref().map(str::as_bytes).or(parts.job), ..*parts };
         let (job, sections) = job::of(name, &fio, parts, &mut notes)?;
         notes.extend(agrees::merged(&sections, &fio).map(|note| format!("{name}: {note}")));
         notes.extend(agrees::leave_out_verification(&sections, &mut fio).map(|note| format!("{name}: {note}")));
@@ -107,33 +117,33 @@ impl Measurement {
         notes.extend(on_drives.into_iter().flatten().map(|note| format!("{name}: {note}")));
         agrees::explains(&sections, &fio)
             .and_then(|()| agrees::bypasses(&sections, &fio))
+            .and_then(|()| together::began(&sections, &fio))
             .map_err(|why| format!("{name}: {why}"))?;
         let (used, elapsed) = (Used::of(&sections, &fio), Elapsed::of(&fio, parts));
         let readings = parts.interrupts.map(readings);
         let named = readings.iter().flatten().filter(|reading| reading.has_header);
-        let online = named.map(|reading| reading.cpus.len() as u32).max();
-        let of_stat = || parts.stat.iter().flatten().filter_map(|text| CpuTicks::cpus(text)).max();
-        let online = online.or_else(of_stat);
-        let interrupts = readings.and_then(|[before, after]| {
+        let of_interrupts = named.map(|reading| reading.cpus.len() as u32).max();
+        let online = of_interrupts.or_else(|| cpu::cpus(parts));
+        let mut interrupts = readings.and_then(|[before, after]| {
             let mut found = Vec::new();
             let mut delivered = Delivered::between([&before, &after], &used, elapsed, &mut found);
             found.extend(delivered.as_mut().and_then(|delivered| delivered.without_what_cannot_be(&fio)));
             notes.extend(found.into_iter().map(|note| format!("{name}: {note}")));
             delivered
         });
-        let is_one = parts.stat.is_none_or(|pair| pair.iter().all(|text| CpuTicks::count(text) < 2));
-        let of_pair = |[before, after]: [&[u8]; 2]| CpuTicks::parse(before)?.shares_until(&CpuTicks::parse(after)?);
-        let diluted = elapsed.is_diluted();
-        let cpu = parts.stat.filter(|_| is_one && diluted.is_none()).and_then(of_pair);
-        if parts.stat.is_some() && cpu.is_none() {
-            let why = match diluted {
-                Some(why) => format!(": {why}"),
-                None if is_one => " says nothing of the time between the readings".to_owned(),
-                None => " has several readings in one file, and is not used".to_owned(),
-            };
-            notes.push(format!("{name}: /proc/stat{why}"));
+        let mut found = Vec::new();
+        let (job, sections) = polled::settled((job, sections), interrupts.as_ref(), &fio, parts.cpus, &mut found);
+        let mut cpu = cpu::shares(parts, elapsed, &mut found);
+        let stat_cpus = cpu::cpus(parts).filter(|_| cpu.is_some());
+        found.extend(cpu::disagree(stat_cpus, of_interrupts));
+        if let Some(why) = together::ended(&fio).filter(|_| cpu.is_some() || interrupts.is_some()) {
+            found.push(why);
+            cpu = None;
+            interrupts.iter_mut().for_each(|delivered| delivered.per_second = None);
         }
-        Ok((Self { name: name.to_owned(), job, sections, fio, cpu, interrupts, online, syncs: Syncs::Told }, notes))
+        notes.extend(found.into_iter().map(|note| format!("{name}: {note}")));
+        let name = name.to_owned();
+        Ok((Self { name, job, sections, fio, cpu, stat_cpus, interrupts, online, syncs: Syncs::Told }, notes))
     }
 
     /// fio's threads.
@@ -193,7 +203,7 @@ impl Measurement {
         agrees::is_merged(&self.sections, &self.fio)
     }
 
-    /// How its completions came: polled by its own option, else as `/proc/interrupts` says; remapped where nobody says.
+    /// How its completions came: polled by its own option, which is gone where interrupts served it, else as `/proc/interrupts` says; remapped where nobody says.
     pub fn delivery(&self) -> &'static str {
         if self.polls() {
             return "polled";
@@ -277,13 +287,18 @@ impl Server {
             ));
         }
         let is_one = runs.len() == 1;
-        for run in runs {
+        let of_runs: Vec<Vec<String>> = runs.iter().map(|run| job::names(&run.jobs)).collect();
+        for (at, run) in runs.into_iter().enumerate() {
             if is_one {
                 self.add_run(&name, run, parts);
             } else {
-                let names: Vec<&str> = run.jobs.iter().map(|job| job.name.as_str()).collect();
-                let of_run = format!("{name}-{}", names.first().unwrap_or(&""));
-                let job = parts.job.map(|text| job::part(&String::from_utf8_lossy(text), &names));
+                let of_run = format!("{name}-{}", of_runs[at].first().map_or("", String::as_str));
+                let text = parts.job.map(String::from_utf8_lossy);
+                let of_file = |text| part::part(text, &of_runs[at..=at], 0).or_else(|| part::part(text, &of_runs, at));
+                let job = text.as_deref().and_then(of_file);
+                if text.is_some() && job.is_none() {
+                    self.notes.push(format!("{of_run}: {}", part::AMBIGUOUS));
+                }
                 let job = job.as_deref().map(str::as_bytes);
                 self.add_run(&of_run, run, &Parts { interrupts: None, stat: None, uptime: None, job, ..*parts });
             }
@@ -301,6 +316,7 @@ impl Server {
         }
         let is_one = groups.len() == 1;
         for group in groups {
+            self.notes.extend(group.note.map(|note| format!("{}: {note}", group.name)));
             let job = group.job.as_deref().map(str::as_bytes);
             let alone = Parts { interrupts: None, stat: None, uptime: None, job, ..*parts };
             let name = self.unique(&plain(&group.name));

@@ -2,6 +2,7 @@
 
 use super::gather::{Parts, sections};
 use super::named;
+use super::part::{AMBIGUOUS, part};
 use crate::fio::{FioJob, options};
 use crate::input::Problem;
 use import::fio_json::{self, FioOutput};
@@ -15,6 +16,8 @@ pub(super) struct Group {
     pub fio: FioOutput,
     /// Their part of the job file, if there is one.
     pub job: Option<String>,
+    /// Why there is no part of it.
+    pub note: Option<&'static str>,
 }
 
 /// The groups that ran one after another: fio begins one at `stonewall`. Of a job file that has no `stonewall`, and of jobs
@@ -25,34 +28,30 @@ pub(super) fn groups(name: &str, fio: FioOutput, job: Option<&[u8]>) -> Vec<Grou
     let is_together = fio.jobs.iter().any(|job| has(job, "new_group") && !has(job, "stonewall"));
     let is_one = fio.jobs.iter().all(|job| job.group == fio.jobs[0].group);
     if is_one || is_together || text.as_ref().is_some_and(|text| !waits(text)) {
-        return vec![Group { name: name.to_owned(), fio, job: text }];
+        return vec![Group { name: name.to_owned(), fio, job: text, note: None }];
     }
     let same = |a: &fio_json::FioJob, b: &fio_json::FioJob| a.group == b.group;
-    let group = |jobs: &[fio_json::FioJob]| {
-        let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+    let groups: Vec<&[fio_json::FioJob]> = fio.jobs.chunk_by(same).collect();
+    let of_groups: Vec<Vec<String>> = groups.iter().map(|jobs| names(jobs)).collect();
+    let group = |(at, jobs): (usize, &&[fio_json::FioJob])| {
+        let job = text.as_ref().and_then(|text| part(text, &of_groups, at));
         Group {
-            name: format!("{name}-{}", names[0]),
-            job: text.as_ref().map(|text| part(text, &names)),
+            name: format!("{name}-{}", jobs[0].name),
+            note: (text.is_some() && job.is_none()).then_some(AMBIGUOUS),
+            job,
             fio: FioOutput { jobs: jobs.to_vec(), ..fio.clone() },
         }
     };
-    fio.jobs.chunk_by(same).map(group).collect()
+    groups.iter().enumerate().map(group).collect()
+}
+
+/// The names of jobs.
+pub(super) fn names(jobs: &[fio_json::FioJob]) -> Vec<String> {
+    jobs.iter().map(|job| job.name.clone()).collect()
 }
 
 fn has(job: &fio_json::FioJob, option: &str) -> bool {
     job.options.iter().any(|(name, _)| name == option)
-}
-
-/// The global sections of a job file, and the sections with these names.
-pub(super) fn part(text: &str, names: &[&str]) -> String {
-    let mut is_kept = true;
-    let is_meant = |line: &&str| {
-        if let Some(name) = line.trim().strip_prefix('[').and_then(|line| line.split(']').next()) {
-            is_kept = name.starts_with("global") || names.contains(&name);
-        }
-        is_kept
-    };
-    text.lines().filter(is_meant).map(|line| format!("{line}\n")).collect()
 }
 
 /// The job file of a measurement, and its sections: the given one, or one of the options that fio printed where there is

@@ -15,6 +15,11 @@
 //! | `choose.rs` | which of many measurements are fitted |
 //! | `agrees.rs` | whether a job's options can have made what fio measured |
 //! | `cost.rs` | what their runs cost, and how many a fit can afford |
+//! | `cpu.rs` | the CPU time of a measurement |
+//! | `idle.rs` | jobs that did nothing |
+//! | `part.rs` | which sections of a job file made which jobs |
+//! | `polled.rs` | whether a job that asks for polled queues had them |
+//! | `together.rs` | whether the jobs of a measurement ran at the same time |
 //! | `starts.rs` | where a fit begins |
 //! | `syncs.rs` | what a measurement's syncs say of the drive's cache |
 //! | `fit.rs` | the platform, and which of its constants the measurements decide |
@@ -29,19 +34,24 @@ mod beside;
 mod chips;
 pub mod choose;
 mod cost;
+mod cpu;
 pub mod delivery;
 mod elapsed;
 pub mod facts;
 pub mod fit;
 pub mod gather;
 mod host;
+mod idle;
 mod job;
 pub mod misses;
 mod named;
+mod part;
+mod polled;
 mod run_name;
 mod shape;
 mod starts;
 mod syncs;
+mod together;
 mod used;
 pub mod write;
 

@@ -1,6 +1,7 @@
 //! Where a fit begins: what the kernel states, and guesses from what was measured.
 
 use super::DRIVE;
+use super::cpu;
 use super::facts::Fact;
 use super::fit::of_base;
 use super::gather::Measurement;
@@ -79,10 +80,11 @@ fn payload_bps(measurement: &Measurement) -> f64 {
 
 /// CPU time of an I/O in user mode and in the kernel, of the measurement with the most I/Os that says it.
 fn cpu_ns_an_io(measurements: &[Measurement], cpus: u32) -> Option<[f64; 2]> {
-    let busy = |measurement: &&Measurement| measurement.cpu.is_some() && !write::has_other_work(measurement, cpus);
+    let cpus_of = |measurement: &Measurement| measurement.stat_cpus.unwrap_or(cpus);
+    let busy = |one: &&Measurement| one.cpu.is_some() && !cpu::has_other_work(one, cpus_of(one));
     let most = measurements.iter().filter(busy).max_by(|a, b| a.fio.iops().total_cmp(&b.fio.iops()))?;
     let [user, system, irq, _] = most.cpu?;
-    Some([user, system + irq].map(|percent| percent / 100.0 * f64::from(cpus) * 1e9 / most.fio.iops()))
+    Some([user, system + irq].map(|percent| percent / 100.0 * f64::from(cpus_of(most)) * 1e9 / most.fio.iops()))
 }
 
 /// What an interrupt takes, shared by the I/Os that it completes: about one.

@@ -7,10 +7,12 @@
 //! ```
 
 use super::DRIVE;
+use super::cpu::has_other_work;
 use super::facts::Fact;
 use super::gather::Measurement;
 use crate::platform::{Constant, Platform, SCHEMA, Spec, Unit};
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// A value for a constant of the platform file.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -45,6 +47,16 @@ pub fn platform(name: &str, base: &Platform, misses: &[String], given: Given<'_>
         group(&mut text, &format!("drive.{DRIVE}"), base, drive.iter(), given);
     }
     text
+}
+
+/// The platform's name: its folder's, without what ends a field of `rows.csv` or a string of TOML.
+pub(super) fn name_of(folder: &Path) -> String {
+    // `.` and `..` have no name of their own.
+    let whole = if folder.file_name().is_none() { folder.canonicalize().ok() } else { None };
+    let whole = whole.as_deref().unwrap_or(folder);
+    let name = whole.file_name().map_or("server".into(), |name| name.to_string_lossy().into_owned());
+    let is_hostile = |c: char| matches!(c, '"' | '\'' | '\\' | ',' | ';') || c.is_control();
+    name.chars().map(|c| if is_hostile(c) { '-' } else { c }).collect()
 }
 
 /// A constant with the base's value.
@@ -168,7 +180,7 @@ pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
     values.extend(interrupts.and_then(|found| found.per_second).map(|rate| ("msi", rate, "1/s")));
     // As the published tables count CPU time: seconds of all CPUs in 33 s. A kernel that samples at its tick cannot tell
     // small shares.
-    if let (Some([user, system, irq, _]), Some(cpus)) = (measurement.cpu, cpus)
+    if let (Some([user, system, irq, _]), Some(cpus)) = (measurement.cpu, measurement.stat_cpus.or(cpus))
         && !has_other_work(measurement, cpus)
     {
         let seconds = |percent: f64| percent / 100.0 * f64::from(cpus) * 33.0;
@@ -204,14 +216,6 @@ pub(super) fn scarce(measurement: &Measurement) -> Vec<(usize, u64)> {
     let most = ios.into_iter().max().unwrap_or(0);
     let is_scarce = |(_, ios): &(usize, u64)| *ios < most && (1..MEAN_OF_MIN).contains(ios);
     ios.into_iter().enumerate().filter(is_scarce).collect()
-}
-
-/// True if the server's CPUs spent clearly more time in user mode than fio says of its threads.
-pub fn has_other_work(measurement: &Measurement, cpus: u32) -> bool {
-    let (Some([user, ..]), [job, ..]) = (measurement.cpu, measurement.fio.jobs.as_slice()) else { return false };
-    let threads = f64::from(measurement.threads());
-    let own = job.user_percent.map(|percent| percent * threads / f64::from(cpus));
-    own.is_some_and(|own| user > own * 1.3 + 1.0)
 }
 
 /// Least share of all CPUs' time that is a row, in per cent.
@@ -284,6 +288,14 @@ mod tests {
             assert_eq!(read.cpu.irq_entry.reason, format!("borrowed from {name}"));
             assert_eq!(drive.resend.value, base.drives[0].1.resend.value);
         }
+    }
+
+    #[test]
+    fn a_platforms_name_ends_no_field_and_no_string() {
+        for (folder, expected) in [("a,b", "a-b"), ("q\"x", "q-x"), ("a b", "a b"), ("x/.", "x"), ("a\\b;c", "a-b-c")] {
+            assert_eq!(name_of(Path::new(folder)), expected);
+        }
+        assert!(!name_of(Path::new(".")).is_empty());
     }
 
     #[test]

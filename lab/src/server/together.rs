@@ -1,0 +1,102 @@
+//! Whether the jobs of a measurement ran at the same time. They are simulated so, and fio's rates, each over the job's own
+//! time, are summed.
+
+use crate::fio::FioJob;
+use import::fio_json::{self, FioOutput};
+
+/// Jobs may begin or end apart by this share of the longest one's time.
+const APART_MAX: f64 = 0.05;
+
+/// # Errors
+/// A job began behind the end of another, or clearly later: no sum is the rate of all.
+pub(super) fn began(sections: &[FioJob], fio: &FioOutput) -> Result<(), String> {
+    let valid = "valid: jobs that run together, or a run of fio's for each";
+    if let Some(name) = sections.iter().find_map(|section| section.load.start.wait_for.as_ref()) {
+        return Err(format!("a job waited for the end of {name:?} (wait_for), and their rates are no sum; {valid}"));
+    }
+    let delays = || sections.iter().map(|section| section.load.start.delay_ns);
+    let first = delays().map(|(least, _)| least).min().unwrap_or(0);
+    let last = delays().map(|(_, most)| most).max().unwrap_or(0);
+    let apart_s = last.saturating_sub(first) as f64 / 1e9;
+    let longest_s = fio.jobs.iter().map(runtime_ms).fold(0.0, f64::max) / 1000.0;
+    if longest_s > 0.0 && apart_s > longest_s * APART_MAX {
+        return Err(format!(
+            "jobs began up to {apart_s:.1} s apart (startdelay) and ran for {longest_s:.1} s: their rates are no sum; {valid}"
+        ));
+    }
+    Ok(())
+}
+
+/// Why counters over the time of all jobs do not go with the sum of their rates. None if they do.
+pub(super) fn ended(fio: &FioOutput) -> Option<String> {
+    let times = || fio.jobs.iter().map(runtime_ms).filter(|time_ms| *time_ms > 0.0);
+    let (shortest, longest) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
+    (shortest < longest * (1.0 - APART_MAX)).then(|| {
+        format!(
+            "its jobs ran for {:.1} to {:.1} s, and counters of the whole time do not go with the sum of their rates: interrupts \
+             and CPU times give no rows; valid: one runtime for all",
+            shortest / 1000.0,
+            longest / 1000.0
+        )
+    })
+}
+
+/// The time that a job measured.
+pub(super) fn runtime_ms(job: &fio_json::FioJob) -> f64 {
+    job.directions.iter().map(|direction| direction.runtime_ms).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gather::{Parts, Server};
+
+    /// The server of jobs `a` and `b` that ran for so long, with these options of `b`.
+    fn of(runtimes_ms: [u32; 2], options: &str) -> Server {
+        let job = |(name, runtime_ms): (&str, u32)| {
+            format!(
+                r#"{{"jobname": "{name}", "read": {{"iops": 1000, "total_ios": {runtime_ms}, "runtime": {runtime_ms},
+                "clat_ns": {{"mean": 5000, "max": 9}}}}}}"#
+            )
+        };
+        let [a, b] = [job(("a", runtimes_ms[0])), job(("b", runtimes_ms[1]))];
+        let fio = format!(r#"{{"jobs": [{a}, {b}]}}"#);
+        let job = format!("[global]\nfilename=/dev/nvme0n1\nrw=randread\ndirect=1\n[a]\n[b]\n{options}\n");
+        let at = |count: u32| format!("CPU0\n 40: {count} IR-PCI-MSIX 1-edge nvme0q1\n PMN: 0 Posted\n");
+        let (before, after) = (at(5), at(5005));
+        let parts = Parts {
+            fio: fio.as_bytes(),
+            job: Some(job.as_bytes()),
+            interrupts: Some([before.as_bytes(), after.as_bytes()]),
+            stat: Some([b"cpu 0 0 0 0", b"cpu 10 0 10 80"]),
+            is_enclosed: true,
+            ..Parts::default()
+        };
+        let mut server = Server::default();
+        server.add("x", &parts);
+        server
+    }
+
+    #[test]
+    fn jobs_that_do_not_begin_together_are_no_measurement() {
+        for (options, said) in [("wait_for=a", "waited for the end of \"a\""), ("startdelay=6", "6.0 s apart")] {
+            let server = of([5000, 5000], options);
+            let notes = server.notes.join("\n");
+            assert!(server.measurements.is_empty() && notes.contains(said), "{options}: {notes}");
+        }
+        assert_eq!(of([5000, 5000], "startdelay=200ms").measurements.len(), 1);
+    }
+
+    #[test]
+    fn counters_of_jobs_with_unlike_times_are_no_rows() {
+        let of = |runtimes| {
+            let server = of(runtimes, "");
+            let one = &server.measurements[0];
+            let rate = one.interrupts.as_ref().unwrap().per_second;
+            (rate.is_some(), one.cpu.is_some(), server.notes.join("\n"))
+        };
+        let (rate, cpu, notes) = of([2000, 10_000]);
+        assert!(!rate && !cpu && notes.contains("ran for 2.0 to 10.0 s"), "{notes}");
+        let (rate, cpu, notes) = of([9_900, 10_000]);
+        assert!(rate && cpu, "{notes}");
+    }
+}
