@@ -182,6 +182,7 @@ impl Checker for Truth {
                     );
                 }
                 Some(Told::Strays(_)) => {}
+                Some(Told::Deaf(line)) => self.line(line).into_iter().for_each(Line::forgets_masked),
                 Some(Told::Installing(line)) => {
                     if self.line(line).is_none() {
                         self.insert(line, Line::new(0));

@@ -28,6 +28,9 @@ const MOVED: u32 = 0x310;
 /// The core is about to move lines by itself.
 const ASTIR: u32 = 0x311;
 
+/// The line's chip keeps nothing that comes while it is masked.
+const DEAF: u32 = 0x312;
+
 /// The line in the bits from here on, the rest below.
 const LINE_BIT: u32 = 48;
 /// In an answer: 1 + the load of a queue, in the bits from here on.
@@ -69,6 +72,7 @@ pub(super) enum Told {
     Placed(u16, u32),
     Movable,
     Strays(u64),
+    Deaf(u16),
     Claimed(u16, Claim, u64),
 }
 
@@ -84,6 +88,7 @@ impl Told {
             PLACED => Self::Placed(line, rest as u32),
             MOVABLE => Self::Movable,
             STRAYS => Self::Strays(value),
+            DEAF => Self::Deaf(line),
             _ => Self::Claimed(line, *Claim::ALL.get(tag.checked_sub(CLAIMED)? as usize)?, rest),
         })
     }
@@ -190,6 +195,10 @@ pub(crate) fn movable() {
 /// Marks what the core claims of a line none of whose handlers runs. `at_rest`: no interrupt of it is on its way either.
 pub(crate) fn claim(core: &IrqCore<SimHal>, line: Irq, at_rest: bool) {
     let Some(view) = core.view(line) else { return };
+    // The timers of an HPET (`drivers::message::MessageSource::forgets_masked`).
+    if view.levels.iter().any(|level| level.chip.contains("HPET")) {
+        mark(DEAF, line, 0);
+    }
     let numbers = [view.unhandled, view.storms.into(), view.unexpected, view.count];
     for (index, number) in (0..).zip(numbers).take(if at_rest { 4 } else { 2 }) {
         mark(CLAIMED + index, line, number);

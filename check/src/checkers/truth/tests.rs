@@ -92,6 +92,15 @@ fn a_count_is_not_less_than_the_runs_and_equal_where_nothing_disturbs() {
     assert_eq!(count(&disturbed, 1).len(), 1);
 }
 
+/// Where a chip keeps nothing while its line is masked, a handler runs once more for what may have come.
+#[test]
+fn a_line_that_forgets_has_more_runs_than_interrupts_if_somebody_unmasked_it() {
+    let runs = [answers(&[0, 0]), vec![exit(), mark(0x304, 0)]].concat();
+    let counts = [claim(0, 2), claim(1, 0), claim(2, 0), claim(3, 1)];
+    assert_eq!(of(SLOW, &[&runs, &counts]), ["line 5: the core counts 1 interrupts, and its handlers ran for 2"]);
+    assert!(of(SLOW, &[&runs, &[mark(0x312, 0)], &counts]).is_empty());
+}
+
 #[test]
 fn a_line_is_served_where_the_core_says() {
     let placed = |cpu| [mark(0x305, cpu)];
