@@ -14,10 +14,10 @@ const SPARED_MAX: u64 = 1_000;
 /// The kinds, from 1 on in the knob, and the names of their cases in [`crate::single`].
 pub(crate) const KINDS: [(Setback, &str); 3] = [
     (Setback::NoMemory, "set-up-without-memory"),
-    (Setback::Stall, "set-up-stalled"),
     (Setback::Refusal, "set-up-refused"),
+    (Setback::Stall, "set-up-stalled"),
 ];
-/// So many of a hundred histories have each kind.
+/// So many of a hundred histories have each of the first two kinds.
 const PERCENT: u64 = 15;
 
 /// The setback of a history, if it has one, for all operations that bring its stack up. It strikes once.
@@ -37,11 +37,8 @@ impl Setbacks {
     /// machines but those of [`crate::single`]. Devices that stall are not drawn: what a driver keeps because a device may be late
     /// stays allocated for good, and a search lasts for days.
     pub(crate) fn draw(knobs: &mut Knobs, may_be_set_back: bool) -> Self {
-        let number_of =
-            |kind| 1 + KINDS.iter().position(|&(other, _)| other == kind).expect("it is in the table") as u64;
         let drawn = |draw: &mut Draw| match draw.below(100) / PERCENT {
-            0 => number_of(Setback::NoMemory),
-            1 => number_of(Setback::Refusal),
+            kind @ (0 | 1) => kind + 1,
             _ => 0,
         };
         let kind = knobs.number_with("setback", 0..=KINDS.len() as u64, 0, drawn).checked_sub(1);

@@ -180,8 +180,7 @@ pub(crate) fn count(word: &str) -> Option<u64> {
     })
 }
 
-/// The controller and the queue of `nvme0q1`.
-// Apple's driver has a line for all queues of the only controller in a machine.
+/// The controller and the queue of `nvme0q1`. Apple's driver has one line for all queues of a machine's only controller.
 fn queue_of(name: &str) -> Option<(u32, u32)> {
     // A shell's prompt may stand behind the last line.
     let name = name.split_whitespace().next()?;

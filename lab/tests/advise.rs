@@ -111,6 +111,20 @@ fn kernel_and_budget_bound_what_is_ranked() {
     assert_eq!(found.warnings.iter().filter(|warning| warning.contains("above the budget of")).count(), 0);
 }
 
+/// A job of 10 I/Os a second is simulated for longer than was planned.
+#[test]
+fn the_span_is_the_one_that_was_simulated() {
+    let job =
+        "[a]\nfilename=/dev/nvme0n1\nioengine=libaio\ndirect=1\nrw=randread\nruntime=10\ntime_based\nthinktime=100ms\n";
+    let mut file = tempfile::Builder::new().suffix(".fio").tempfile().unwrap();
+    std::io::Write::write_all(&mut file, job.as_bytes()).unwrap();
+    let asked = question(file.path().to_str().unwrap(), &[]);
+    let found = advice(&Question { among: vec!["posted".into()], cpu_budget: Some(Budget::Cpus(0.0)), ..asked });
+    assert!(found.span_ns >= 1_000_000_000, "{}", found.span_ns);
+    let text = advise::text(&found, 160);
+    assert!(text.contains("Nothing was judged") && !text.contains("one needed"), "{text}");
+}
+
 #[test]
 fn what_was_not_tried_is_not_called_needless() {
     // A remedy for other loads, on a server whose own load is above the budget.

@@ -69,14 +69,15 @@ pub(super) fn head(advice: &Advice) -> Vec<String> {
 pub(super) fn conclusion(advice: &Advice) -> Vec<String> {
     let mut lines: Vec<String> = advice.caution.iter().map(|why| format!("Not to be relied on: {why}.")).collect();
     let Advice { candidates, over_budget, without_effect, .. } = advice;
-    let verdict = match (candidates.is_empty() && without_effect.is_empty(), over_budget.is_empty()) {
-        (true, true) => Some("Nothing was tried: none of the remedies that were asked for can be tried here."),
-        (true, false) => Some("Nothing was judged: no remedy that can be tried keeps within the budget of CPUs."),
+    let is_judged = !candidates.is_empty() || !without_effect.is_empty();
+    let verdict = match (is_judged, over_budget.is_empty()) {
+        (false, true) => Some("Nothing was tried: none of the remedies that were asked for can be tried here."),
+        (false, false) => Some("Nothing was judged: no remedy that can be tried keeps within the budget of CPUs."),
         _ => Some("None needed: nothing that can be switched on here gains in throughput or tail latency.")
             .filter(|_| advice.is_none_needed()),
     };
     lines.extend(verdict.map(str::to_owned));
-    if !candidates.is_empty() || !without_effect.is_empty() {
+    if is_judged {
         lines.extend(advice.verdicts.iter().map(|verdict| sentence(advice, verdict)));
     }
     lines

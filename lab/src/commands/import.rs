@@ -8,7 +8,7 @@ use crate::input::{InputError, Place, Problem, read_beginning, read_file};
 use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
-use crate::platform::{EMBEDDED, Platform};
+use crate::platform::{EMBEDDED, Platform, is_path};
 use crate::server::facts::{self, Fact};
 use crate::server::fit::{self, ImportError, Imported};
 use crate::server::gather::{Parts, Server};
@@ -81,7 +81,7 @@ fn refuse_nothing(args: &ImportArgs) -> Result<(), InputError> {
 fn base(name: &str) -> Result<Platform, InputError> {
     let setting = Setting::new(Place::option("--base"), "", name);
     let is_carried = EMBEDDED.iter().any(|(known, ..)| *known == name);
-    if !is_carried && !name.contains('/') && !name.ends_with(".toml") && !Path::new(name).is_file() {
+    if !is_carried && !is_path(name) && !Path::new(name).is_file() {
         return Err(setting.wrong("is no platform", bases()));
     }
     let platform = Platform::load(&setting).map_err(|error| {
@@ -250,9 +250,9 @@ fn text(found: &Imported) -> String {
         text += &format!("  {:28} {value:>14}  ±{percent:<4.0} %  {range}{}\n", decided.key, rows.join(", "));
     }
     text += "\nStated by the kernel\n";
-    let line = |Fact { key, value, reason }: &Fact| format!("  {key:28} {value:>14}  {reason}\n");
-    text.extend(found.facts.iter().filter(|fact| fact.is_stated()).map(line));
-    let mut named = found.facts.iter().filter(|fact| !fact.is_stated()).map(line).peekable();
+    let line = |Fact { key, value, reason, .. }: &Fact| format!("  {key:28} {value:>14}  {reason}\n");
+    text.extend(found.facts.iter().filter(|fact| fact.is_stated).map(line));
+    let mut named = found.facts.iter().filter(|fact| !fact.is_stated).map(line).peekable();
     if named.peek().is_some() {
         text += "\nNamed by a job\n";
         text.extend(named);
@@ -334,8 +334,8 @@ fn plain(found: &Imported) -> serde_json::Value {
             "key": decided.key, "value": decided.unit.format(decided.value), "uncertainty": decided.uncertainty,
             "rows": decided.rows, "range": range(found, &decided.key),
         })).collect::<Vec<_>>(),
-        "stated": found.facts.iter().filter(|fact| fact.is_stated()).map(fact).collect::<Vec<_>>(),
-        "named_by_a_job": found.facts.iter().filter(|fact| !fact.is_stated()).map(fact).collect::<Vec<_>>(),
+        "stated": found.facts.iter().filter(|fact| fact.is_stated).map(fact).collect::<Vec<_>>(),
+        "named_by_a_job": found.facts.iter().filter(|fact| !fact.is_stated).map(fact).collect::<Vec<_>>(),
         "undecided": decision.undecided.iter().map(|key| json!({
             "key": key, "range": range(found, key), "decided_by": Imported::decided_by(key), "kept": decision.kept.iter().any(|(kept, _)| kept == key),
         })).collect::<Vec<_>>(),

@@ -9,7 +9,7 @@ mod unit;
 
 pub use constant::{Constant, Needed, Spec};
 pub use groups::{Accelerator, Cpu, Drive, Fabric, Gic, Nic, Vhost};
-pub use read::{EMBEDDED, SCHEMA};
+pub use read::{EMBEDDED, SCHEMA, is_path};
 pub use unit::Unit;
 
 use crate::input::InputError;

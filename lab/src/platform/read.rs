@@ -137,7 +137,8 @@ impl Platform {
     }
 }
 
-fn is_path(name: &str) -> bool {
+/// Whether a platform's name is a file's path.
+pub fn is_path(name: &str) -> bool {
     name.contains('/') || name.ends_with(".toml")
 }
 

@@ -45,7 +45,7 @@ pub(super) fn disagree(of_stat: Option<u32>, of_interrupts: Option<u32>) -> Opti
     ))
 }
 
-/// True if the server's CPUs spent clearly more time in user mode than fio says of its threads.
+/// True if these CPUs ([`Measurement::cpus_of_shares`]) spent clearly more time in user mode than fio says of its threads.
 pub(super) fn has_other_work(measurement: &Measurement, cpus: u32) -> bool {
     let (Some([user, ..]), Some(own)) = (measurement.cpu, threads_percent(measurement)) else { return false };
     user > own / f64::from(cpus) * 1.3 + 1.0
@@ -59,10 +59,12 @@ fn threads_percent(measurement: &Measurement) -> Option<f64> {
     let longest_ms = jobs.iter().map(runtime_ms).fold(0.0, f64::max);
     let mut sum = 0.0;
     for (at, job) in jobs.iter().enumerate() {
-        let threads = match () {
-            () if is_alone => 1.0,
-            () if sections.len() == jobs.len() => f64::from(sections[at].numjobs),
-            () => f64::from(measurement.threads()) / jobs.len() as f64,
+        let threads = if is_alone {
+            1.0
+        } else if sections.len() == jobs.len() {
+            f64::from(sections[at].numjobs)
+        } else {
+            f64::from(measurement.threads()) / jobs.len() as f64
         };
         let of_time = if longest_ms > 0.0 { runtime_ms(job) / longest_ms } else { 1.0 };
         sum += job.user_percent? * threads * of_time;

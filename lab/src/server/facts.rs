@@ -15,16 +15,8 @@ pub struct Fact {
     pub value: f64,
     /// Which file says so.
     pub reason: String,
-}
-
-/// The reason of a number of CPUs that no file of the kernel's states.
-const OF_JOBS: &str = "the highest CPU that a job names, and all below it";
-
-impl Fact {
-    /// False if it was taken from what jobs name.
-    pub fn is_stated(&self) -> bool {
-        self.reason != OF_JOBS
-    }
+    /// False if no file of the kernel's states it, and it was taken from what jobs name.
+    pub is_stated: bool,
 }
 
 /// CAP.PI: the unit posts interrupts (VT-d, "Capability Register", bit 59).
@@ -36,7 +28,7 @@ const PAYLOAD: f64 = 0.85;
 pub fn facts(about: &BTreeMap<String, Vec<u8>>) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut fact = |key, value: Option<f64>, reason: &str| {
-        facts.extend(value.map(|value| Fact { key, value, reason: reason.to_owned() }));
+        facts.extend(value.map(|value| Fact { key, value, reason: reason.to_owned(), is_stated: true }));
     };
     let lscpu = about.get("lscpu").map_or(&[][..], Vec::as_slice);
     let online = text(about, "sys/devices/system/cpu/online");
@@ -103,20 +95,21 @@ pub(super) fn add_cpus(
     let known = facts.get(at).map(|fact| fact.value as u32);
     let online = known.or_else(|| measurements.iter().filter_map(|one| one.online).max());
     let named = measurements.iter().filter_map(Measurement::cpus_named).max().unwrap_or(0);
+    let of_jobs = (named, "the highest CPU that a job names, and all below it", false);
     let found = match online {
-        Some(count) if named <= count => known.is_none().then_some((count, "the CPUs of /proc/interrupts")),
+        Some(count) if named <= count => known.is_none().then_some((count, "the CPUs of /proc/interrupts", true)),
         // CPUs that are offline have numbers too.
         Some(count) => {
             notes.push(format!(
                 "{count} CPUs were online, and a job names CPU {}: {named} are taken, with those that were offline",
                 named.saturating_sub(1)
             ));
-            Some((named, OF_JOBS))
+            Some(of_jobs)
         }
-        None => (f64::from(named) > of_base.value).then_some((named, OF_JOBS)),
+        None => (f64::from(named) > of_base.value).then_some(of_jobs),
     };
-    if let Some((count, reason)) = found {
-        let fact = Fact { key: "fabric.cpus", value: f64::from(count), reason: reason.to_owned() };
+    if let Some((count, reason, is_stated)) = found {
+        let fact = Fact { key: "fabric.cpus", value: f64::from(count), reason: reason.to_owned(), is_stated };
         facts.splice(at..(at + 1).min(facts.len()), [fact]);
     }
     for (key, what, spec) in [("fabric.cpus", "CPUs", spec), ("fabric.sockets", "sockets", fabric("sockets").0)] {
@@ -213,7 +206,7 @@ mod tests {
             let parts = Parts { fio, job: Some(job.as_bytes()), interrupts, ..Parts::default() };
             let (mut found, mut notes) = (facts(&about), Vec::new());
             add_cpus(&mut found, &[Measurement::read("x", &parts).unwrap().0], &base, &mut notes);
-            let is_stated = found.iter().all(Fact::is_stated);
+            let is_stated = found.iter().all(|fact| fact.is_stated);
             assert_eq!(is_stated, !cpus_of(&found).is_some_and(|cpus| [12, 121, 128].contains(&cpus)));
             (cpus_of(&found), notes.len())
         };

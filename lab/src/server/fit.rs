@@ -391,7 +391,7 @@ impl Folder<'_> {
             match self.plan(&measurement, cpus)? {
                 Ok((scenario, plan)) => {
                     notes.extend(syncs::notes(&measurement, &plan.warnings));
-                    let of_stat = measurement.stat_cpus.or(online);
+                    let of_stat = measurement.cpus_of_shares(online);
                     if of_stat.is_some_and(|cpus| cpu::has_other_work(&measurement, cpus)) {
                         notes.push(format!(
                             "{}: the CPUs had other work than fio's; their times are not used",

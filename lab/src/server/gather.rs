@@ -146,6 +146,11 @@ impl Measurement {
         Ok((Self { name, job, sections, fio, cpu, stat_cpus, interrupts, online, syncs: Syncs::Told }, notes))
     }
 
+    /// The CPUs that the shares of CPU time are of, on a server with so many online.
+    pub(super) fn cpus_of_shares(&self, online: Option<u32>) -> Option<u32> {
+        self.stat_cpus.or(online)
+    }
+
     /// fio's threads.
     pub fn threads(&self) -> u32 {
         self.sections.iter().map(|section| section.numjobs).sum()
@@ -203,7 +208,8 @@ impl Measurement {
         agrees::is_merged(&self.sections, &self.fio)
     }
 
-    /// How its completions came: polled by its own option, which is gone where interrupts served it, else as `/proc/interrupts` says; remapped where nobody says.
+    /// How its completions came: polled by its own option (which is taken away where interrupts served it), else as
+    /// `/proc/interrupts` says; remapped where nobody says.
     pub fn delivery(&self) -> &'static str {
         if self.polls() {
             return "polled";
@@ -294,6 +300,7 @@ impl Server {
             } else {
                 let of_run = format!("{name}-{}", of_runs[at].first().map_or("", String::as_str));
                 let text = parts.job.map(String::from_utf8_lossy);
+                // The file is this run's, or that of all.
                 let of_file = |text| part::part(text, &of_runs[at..=at], 0).or_else(|| part::part(text, &of_runs, at));
                 let job = text.as_deref().and_then(of_file);
                 if text.is_some() && job.is_none() {
@@ -316,7 +323,9 @@ impl Server {
         }
         let is_one = groups.len() == 1;
         for group in groups {
-            self.notes.extend(group.note.map(|note| format!("{}: {note}", group.name)));
+            if parts.job.is_some() && group.job.is_none() {
+                self.notes.push(format!("{}: {}", group.name, part::AMBIGUOUS));
+            }
             let job = group.job.as_deref().map(str::as_bytes);
             let alone = Parts { interrupts: None, stat: None, uptime: None, job, ..*parts };
             let name = self.unique(&plain(&group.name));

@@ -2,7 +2,7 @@
 
 use super::gather::{Parts, sections};
 use super::named;
-use super::part::{AMBIGUOUS, part};
+use super::part::part;
 use crate::fio::{FioJob, options};
 use crate::input::Problem;
 use import::fio_json::{self, FioOutput};
@@ -16,8 +16,6 @@ pub(super) struct Group {
     pub fio: FioOutput,
     /// Their part of the job file, if there is one.
     pub job: Option<String>,
-    /// Why there is no part of it.
-    pub note: Option<&'static str>,
 }
 
 /// The groups that ran one after another: fio begins one at `stonewall`. Of a job file that has no `stonewall`, and of jobs
@@ -28,19 +26,14 @@ pub(super) fn groups(name: &str, fio: FioOutput, job: Option<&[u8]>) -> Vec<Grou
     let is_together = fio.jobs.iter().any(|job| has(job, "new_group") && !has(job, "stonewall"));
     let is_one = fio.jobs.iter().all(|job| job.group == fio.jobs[0].group);
     if is_one || is_together || text.as_ref().is_some_and(|text| !waits(text)) {
-        return vec![Group { name: name.to_owned(), fio, job: text, note: None }];
+        return vec![Group { name: name.to_owned(), fio, job: text }];
     }
     let same = |a: &fio_json::FioJob, b: &fio_json::FioJob| a.group == b.group;
     let groups: Vec<&[fio_json::FioJob]> = fio.jobs.chunk_by(same).collect();
     let of_groups: Vec<Vec<String>> = groups.iter().map(|jobs| names(jobs)).collect();
     let group = |(at, jobs): (usize, &&[fio_json::FioJob])| {
         let job = text.as_ref().and_then(|text| part(text, &of_groups, at));
-        Group {
-            name: format!("{name}-{}", jobs[0].name),
-            note: (text.is_some() && job.is_none()).then_some(AMBIGUOUS),
-            job,
-            fio: FioOutput { jobs: jobs.to_vec(), ..fio.clone() },
-        }
+        Group { name: format!("{name}-{}", jobs[0].name), job, fio: FioOutput { jobs: jobs.to_vec(), ..fio.clone() } }
     };
     groups.iter().enumerate().map(group).collect()
 }

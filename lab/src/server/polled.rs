@@ -30,6 +30,7 @@ pub(super) fn settled(
     let is_served = rate >= iops * OF_IOS_MIN && parsed.iter().all(polls);
     let plain = is_served.then(|| without_hipri(&text));
     let unpolled = plain.and_then(|plain| Some((sections("job", &plain, cpus.unwrap_or(1)).ok()?, plain)));
+    let unpolled = unpolled.filter(|(sections, _)| !sections.iter().any(polls));
     let Some((unpolled, plain)) = unpolled else {
         notes.push(format!(
             "interrupts: the job polls (hipri=1): the {rate:.0} a second that came beside its {iops:.0} I/Os are left out"

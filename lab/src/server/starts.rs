@@ -80,7 +80,7 @@ fn payload_bps(measurement: &Measurement) -> f64 {
 
 /// CPU time of an I/O in user mode and in the kernel, of the measurement with the most I/Os that says it.
 fn cpu_ns_an_io(measurements: &[Measurement], cpus: u32) -> Option<[f64; 2]> {
-    let cpus_of = |measurement: &Measurement| measurement.stat_cpus.unwrap_or(cpus);
+    let cpus_of = |measurement: &Measurement| measurement.cpus_of_shares(Some(cpus)).unwrap_or(cpus);
     let busy = |one: &&Measurement| one.cpu.is_some() && !cpu::has_other_work(one, cpus_of(one));
     let most = measurements.iter().filter(busy).max_by(|a, b| a.fio.iops().total_cmp(&b.fio.iops()))?;
     let [user, system, irq, _] = most.cpu?;

@@ -180,7 +180,7 @@ pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
     values.extend(interrupts.and_then(|found| found.per_second).map(|rate| ("msi", rate, "1/s")));
     // As the published tables count CPU time: seconds of all CPUs in 33 s. A kernel that samples at its tick cannot tell
     // small shares.
-    if let (Some([user, system, irq, _]), Some(cpus)) = (measurement.cpu, measurement.stat_cpus.or(cpus))
+    if let (Some([user, system, irq, _]), Some(cpus)) = (measurement.cpu, measurement.cpus_of_shares(cpus))
         && !has_other_work(measurement, cpus)
     {
         let seconds = |percent: f64| percent / 100.0 * f64::from(cpus) * 33.0;

@@ -120,19 +120,27 @@ impl Definition {
         Ok(definition)
     }
 
-    /// Refuses a key that both a point and the grid set: the one would hide the other.
+    /// Refuses two keys that make one setting, as the one would hide the other: in a table, or in the grid and elsewhere.
     fn keys_once(&self) -> Result<(), InputError> {
-        let listed = self.points.iter().flatten().map(|(key, _)| without_unit(key));
-        let set = self.sets.iter().filter_map(|set| Some(without_unit(set.split_once('=')?.0)));
-        let mut others: BTreeSet<&str> = listed.chain(set).collect();
-        for axis in &self.grid {
-            let key = axis.key.as_str();
-            if !others.insert(without_unit(key)) {
-                let why = "sets what [set], a point or another line of [grid] sets too";
-                return Err(InputError::value(&self.place, key, "grid", why, "one of them"));
+        let set: Vec<&str> = self.sets.iter().filter_map(|set| Some(set.split_once('=')?.0)).collect();
+        let points = self.points.iter().map(|point| point.iter().map(|(key, _)| key.as_str()).collect());
+        let grid: Vec<&str> = self.grid.iter().map(|axis| axis.key.as_str()).collect();
+        let tables: Vec<Vec<&str>> = [set].into_iter().chain(points).collect();
+        for table in tables.iter().chain([&grid]) {
+            let mut known = BTreeSet::new();
+            if let Some(key) = table.iter().find(|key| !known.insert(without_unit(key))) {
+                let why = "is set by another key too";
+                return Err(InputError::value(&self.place, *key, without_unit(key), why, "one of them"));
             }
         }
-        Ok(())
+        let others: BTreeSet<&str> = tables.iter().flatten().map(|key| without_unit(key)).collect();
+        match grid.iter().find(|key| others.contains(without_unit(key))) {
+            Some(key) => {
+                let why = "sets what [set] or a point sets too";
+                Err(InputError::value(&self.place, *key, "grid", why, "one of them"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Names of the variables in its values: `${NAME}`.

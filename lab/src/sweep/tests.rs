@@ -86,14 +86,9 @@ fn what_is_wrong_in_a_sweep_is_named_with_its_line() {
             "s.toml: is a job file of fio's, and no sweep; valid: a file with scenario = \"s.toml\"",
         ),
         ("scenario = \"x\"\n[grid]\na = []\n", "s.toml:3: a: `[]` is empty"),
-        (
-            "scenario = \"x\"\n[set]\na = 1\n[grid]\na = [1]\n",
-            "s.toml: a: `grid` sets what [set], a point or another line",
-        ),
-        (
-            "scenario = \"x\"\n[grid]\na_us = [1]\na_ms = [1]\n",
-            "s.toml: a_ms: `grid` sets what [set], a point or another line",
-        ),
+        ("scenario = \"x\"\n[set]\na = 1\n[grid]\na = [1]\n", "s.toml: a: `grid` sets what [set] or a point sets too"),
+        ("scenario = \"x\"\n[grid]\na_us = [1]\na_ms = [1]\n", "s.toml: a_ms: `a` is set by another key too"),
+        ("scenario = \"x\"\n[set]\na = 1\na_ms = 1\n", "s.toml: a_ms: `a` is set by another key too"),
         (
             "scenario = \"x\"\n[[points]]\na = [1]\n",
             "points.a: `[…]` is a list; valid: one value; lists stand in [grid]",
