@@ -56,6 +56,9 @@ pub struct Outcome {
     pub section: Section,
 }
 
+/// Phases whose shortening differs by more than this are shortened unevenly: their spans are whole ns and whole I/Os.
+const UNEVEN: f64 = 1.01;
+
 /// Jobs that run between two barriers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
@@ -78,6 +81,19 @@ pub struct Headline {
 }
 
 impl Outcome {
+    /// True if its phases are shortened, and not all alike: counts and times of all together then mean nothing.
+    pub fn is_unevenly_shortened(&self) -> bool {
+        let factor = |phase: &Phase| {
+            let outcome = &phase.outcome;
+            Some(outcome.timeline.stands_for_ns? as f64 / outcome.span_ns.max(1) as f64)
+        };
+        let factors: Option<Vec<f64>> = self.phases.iter().map(factor).collect();
+        // Some phase stands for nobody knows how much.
+        let Some(factors) = factors else { return self.phases.iter().any(|phase| phase.outcome.timeline.is_phase) };
+        let (least, most) = factors.iter().fold((f64::MAX, 0.0f64), |(least, most), &at| (least.min(at), most.max(at)));
+        most > least * UNEVEN
+    }
+
     /// The measurements that only its kind has, if they are a `T`.
     pub fn own<T: Measured>(&self) -> Option<&T> {
         let any: &dyn Any = self.section.measured();
@@ -235,6 +251,12 @@ pub struct Timeline {
     /// True if the span is a phase whose jobs all run to their own end.
     #[serde(default)]
     pub ends_itself: bool,
+    /// The time that the span of a phase stands for, in ns: a runtime, or the span itself. None where no one says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands_for_ns: Option<u64>,
+    /// True of a phase, or of a run that is one.
+    #[serde(skip)]
+    pub is_phase: bool,
     /// Counts in each bucket, by name: `ios`, `msis`, `notifications`.
     #[serde(flatten)]
     pub counts: BTreeMap<String, Vec<u64>>,

@@ -284,8 +284,28 @@ impl RunReport {
 
     /// A line about a run time that was shortened.
     fn shortened(&self) -> String {
+        let Some(first) = self.outcomes.first() else { return String::new() };
+        if !first.phases.is_empty() || first.timeline.is_phase {
+            return self.shortened_phases(first);
+        }
         let Some(spans) = self.shortened_spans() else { return String::new() };
         format!("Shortened: {spans}. --set duration=runtime simulates it, up to 10 s.\n")
+    }
+
+    /// A line for each phase of the first run that stands for a longer time than was simulated.
+    fn shortened_phases(&self, first: &Outcome) -> String {
+        let line = |name: &str, phase: &Outcome| {
+            let asked_ns = phase.timeline.stands_for_ns.filter(|&asked_ns| asked_ns > phase.span_ns)?;
+            let [ran, asked] = [phase.span_ns, asked_ns].map(|ns| figure::duration(ns as f64));
+            Some(format!("Shortened{name}: simulated {ran}, standing for {asked}"))
+        };
+        let phases = first.phases.iter().enumerate();
+        let of_phase = phases.filter_map(|(index, phase)| line(&format!(", phase {}", index + 1), &phase.outcome));
+        let mut lines: Vec<String> = of_phase.chain(line("", first).filter(|_| first.phases.is_empty())).collect();
+        if let Some(last) = lines.last_mut() {
+            *last += ". --set duration=runtime simulates it, up to 10 s";
+        }
+        lines.into_iter().map(|line| line + ".\n").collect()
     }
 
     /// A report of each phase, of an experiment that has several: its name and its summaries.

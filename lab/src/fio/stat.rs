@@ -100,6 +100,13 @@ impl Stat {
         self.buckets.iter_mut().zip(&other.buckets).for_each(|(ours, theirs)| *ours += theirs);
     }
 
+    /// Counts every value so many times, rounded.
+    pub fn scale(&mut self, ratio: f64) {
+        let Moments { count, squares, .. } = &mut self.moments;
+        (*count, *squares) = ((*count as f64 * ratio).round() as u64, *squares * ratio);
+        self.buckets.iter_mut().for_each(|bucket| *bucket = (f64::from(*bucket) * ratio).round() as u32);
+    }
+
     /// The values at `percentiles`, which ascend; none without values.
     pub fn percentiles(&self, percentiles: &[f64]) -> Option<Vec<u64>> {
         let count = self.moments.count;

@@ -127,9 +127,15 @@ pub trait Measured: Any {
         Vec::new()
     }
 
-    /// The mean time of one piece of work that the load keeps under way, in ns. None for a kind without such work.
-    fn turn_ns(&self) -> Option<f64> {
+    /// The mean time of one piece of work that the load keeps under way, in ns, as a span tells it. None for a kind without
+    /// such work.
+    fn turn_ns(&self, _span_ns: u64) -> Option<f64> {
         None
+    }
+
+    /// Jobs that should have had work done in the span and had none.
+    fn left_out(&self) -> u64 {
+        0
     }
 
     /// Tables of the kind's own that the terminal shows under the table.

@@ -11,6 +11,9 @@ const SPREAD_MAX: f64 = 0.05;
 /// Parts this many standard errors apart differ by more than chance. Of five equal parts, one set in a hundred is as far
 /// apart as four.
 const ERRORS_MAX: f64 = 5.0;
+/// Parts that lie further apart than this do not agree, however much the buckets scatter: of a hundred I/Os in all, one set
+/// in twenty is as far apart by chance.
+const SPREAD_NEVER: f64 = 0.5;
 /// With fewer completions nothing can be said.
 const COMPLETIONS_MIN: u64 = 100;
 /// A span measures the work in flight at its beginning and end too. It must last this many times as long as that work,
@@ -25,7 +28,7 @@ pub enum Verdict {
     Steady,
     /// They do not.
     Drifts,
-    /// The span is shorter than twice the time of one I/O.
+    /// The span is shorter than twice the time of one I/O, or a job had none.
     TooShort,
     /// Too few I/Os ended to tell.
     TooFew,
@@ -74,12 +77,13 @@ impl Steadiness {
         let ramp_ns = timelines().map(|timeline| timeline.ramp_ns).min()? as f64;
         let ends_itself = timelines().all(|timeline| timeline.ends_itself);
         let turn_ns = turn_ns(outcomes);
+        let left_out = outcomes.iter().any(|run| run.section.measured().left_out() > 0);
         let total: u64 = runs.iter().flat_map(|run| &run[..run.len() / PARTS * PARTS]).sum();
         let verdict = if total < COMPLETIONS_MIN {
             Verdict::TooFew
-        } else if span_ns.max(ramp_ns) < TURNS_MIN * turn_ns {
+        } else if left_out || span_ns.max(ramp_ns) < TURNS_MIN * turn_ns {
             Verdict::TooShort
-        } else if spread > SPREAD_MAX.max(ERRORS_MAX * error(&runs)) {
+        } else if spread > SPREAD_MAX.max(ERRORS_MAX * error(&runs)).min(SPREAD_NEVER) {
             Verdict::Drifts
         } else {
             Verdict::Steady
@@ -114,7 +118,7 @@ fn error(runs: &[&[u64]]) -> f64 {
 
 /// The mean time of an I/O, from before its submission.
 fn turn_ns(outcomes: &[Outcome]) -> f64 {
-    let turns = outcomes.iter().filter_map(|run| run.section.measured().turn_ns());
+    let turns = outcomes.iter().filter_map(|run| run.section.measured().turn_ns(run.span_ns));
     turns.fold(0.0, f64::max)
 }
 
@@ -182,6 +186,17 @@ mod tests {
         let noisy = of((0..50).map(|at| if at % 2 == 0 { 150 } else { 50 } + if at < 10 { 6 } else { 0 }).collect());
         assert!(noisy.spread_percent > 5.0);
         assert_eq!(noisy.verdict, Verdict::Steady);
+    }
+
+    #[test]
+    fn parts_that_are_half_their_mean_apart_are_never_steady() {
+        // As much scatter, and the parts of two and three bursts.
+        let bursts = of((0..50).map(|at| if at % 10 < 2 + at / 10 % 2 { 500 } else { 0 }).collect());
+        assert!((30.0..50.0).contains(&bursts.spread_percent), "{bursts:?}");
+        assert_eq!(bursts.verdict, Verdict::Steady);
+        let bursts = of((0..50).map(|at| if at % 10 < 2 + at / 10 % 3 { 500 } else { 0 }).collect());
+        assert!(bursts.spread_percent > 50.0, "{bursts:?}");
+        assert_eq!(bursts.verdict, Verdict::Drifts);
     }
 
     #[test]

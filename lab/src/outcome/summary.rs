@@ -81,6 +81,9 @@ pub struct Summary {
     /// The means that only its kind has in addition to the figures, averaged over the seeds.
     #[serde(flatten)]
     pub means: Option<Means>,
+    /// True if its phases are shortened unevenly: only rates are there then, over the time that the phases stand for.
+    #[serde(skip)]
+    pub is_uneven: bool,
     /// Faults with their counts added over the seeds, sorted.
     pub faults: Vec<Fault>,
 }
@@ -89,8 +92,10 @@ impl Summary {
     /// Summarises the runs of one variant; the first one names it. None without runs.
     pub fn over(outcomes: &[Outcome]) -> Option<Self> {
         let first = outcomes.first()?;
+        let is_uneven = outcomes.iter().any(Outcome::is_unevenly_shortened);
         let figure = |quantity: &Quantity| {
-            let samples: Vec<f64> = outcomes.iter().filter_map(|o| (quantity.of)(o)).collect();
+            let of = |o| if is_uneven { over_phases(quantity, o) } else { (quantity.of)(o) };
+            let samples: Vec<f64> = outcomes.iter().filter_map(of).collect();
             Figure { id: quantity.id, unit: quantity.unit, estimate: Estimate::of(&samples) }
         };
         Some(Self {
@@ -100,7 +105,8 @@ impl Summary {
             figures: first.section.measured().quantities().iter().map(figure).collect(),
             bottleneck: Finding::of(outcomes),
             steadiness: Steadiness::of(outcomes),
-            means: first.section.measured().means(outcomes),
+            means: first.section.measured().means(outcomes).filter(|_| !is_uneven),
+            is_uneven,
             faults: added_faults(outcomes),
         })
     }
@@ -109,6 +115,24 @@ impl Summary {
     pub fn estimate(&self, id: &str) -> Option<Estimate> {
         self.figures.iter().find(|figure| figure.id == id)?.estimate
     }
+}
+
+/// A rate over all phases, each weighted by the time that it stands for. None of another quantity, or where no one says for
+/// how long a phase stands.
+fn over_phases(quantity: &Quantity, outcome: &Outcome) -> Option<f64> {
+    if !matches!(quantity.unit, Unit::PerSecond | Unit::BytesPerSecond) {
+        return None;
+    }
+    let (mut sum, mut all_ns, mut has) = (0.0, 0.0, false);
+    for phase in &outcome.phases {
+        let ns = phase.outcome.timeline.stands_for_ns? as f64;
+        // A phase may have none of them: only writes, say.
+        let own = (quantity.of)(&phase.outcome);
+        has |= own.is_some();
+        sum += own.unwrap_or(0.0) * ns;
+        all_ns += ns;
+    }
+    has.then(|| sum / all_ns.max(1.0))
 }
 
 fn added_faults(outcomes: &[Outcome]) -> Vec<Fault> {

@@ -61,14 +61,19 @@ pub(super) fn run_with(
         writeln!(text, "{}, {}", phase.scenario, figure::duration(span_ns as f64)).expect("a String takes all");
         text += &summary_table(phase);
         text += &phase.unsteady();
+        text += &bottlenecks(phase);
     }
+    let is_uneven = report.summaries.iter().any(|summary| summary.is_uneven);
     if !phases.is_empty() {
         text += "All phases\n";
     }
+    if is_uneven {
+        text += UNEVEN;
+    }
     text += &summary_table(report);
     text += &report.unsteady();
-    for summary in report.summaries.iter() {
-        writeln!(text, "Bottleneck, {}: {}.", summary.delivery, summary.bottleneck).expect("a String takes all");
+    if !is_uneven {
+        text += &bottlenecks(report);
     }
     for summary in report.summaries.iter() {
         if let Some(policy) = report.policy(&summary.delivery) {
@@ -100,6 +105,15 @@ pub(super) fn run_with(
         text += &row_table(&report.published.iter().collect::<Vec<_>>());
     }
     text + &report.provenance() + "\n" + &report.shortened()
+}
+
+/// Above the table of all phases that are shortened by different factors.
+const UNEVEN: &str = "Shortened by different factors: rates over the time that the phases stand for; other quantities are of each phase.\n";
+
+/// A line for each variant.
+fn bottlenecks(report: &RunReport) -> String {
+    let line = |summary: &Summary| format!("Bottleneck, {}: {}.\n", summary.delivery, summary.bottleneck);
+    report.summaries.iter().map(line).collect()
 }
 
 /// The output of `campanile reproduce`. Each study shows its fitted rows, with the number of free constants of each

@@ -74,6 +74,8 @@ pub struct SteadyDetail {
 pub struct ThreadDetail {
     /// The span, in ns.
     pub span_ns: u64,
+    /// How many times this span it stands for, in a file with phases; 0 as 1.
+    pub weight: f64,
     /// Operations that ended; the last entry counts syncs.
     pub ios: [u64; 4],
     /// Bytes of the I/Os.
@@ -169,6 +171,36 @@ impl ThreadDetail {
         mixed
     }
 
+    /// As if its span had been `ratio` times as long.
+    fn scaled(&self, ratio: f64) -> Self {
+        let mut scaled = self.clone();
+        let times =
+            |counts: &mut [u64]| counts.iter_mut().for_each(|count| *count = (*count as f64 * ratio).round() as u64);
+        times(std::slice::from_mut(&mut scaled.span_ns));
+        times(std::slice::from_mut(&mut scaled.waits));
+        times(&mut scaled.ios);
+        times(&mut scaled.bytes);
+        times(&mut scaled.depths);
+        times(&mut scaled.submits);
+        times(&mut scaled.completes);
+        times(&mut scaled.classes);
+        times(&mut scaled.cpu_ns);
+        for drive in scaled.drives.values_mut() {
+            times(&mut drive.ios);
+            times(&mut drive.ns);
+        }
+        let latencies = [&mut scaled.slat, &mut scaled.clat, &mut scaled.lat];
+        latencies.into_iter().flatten().chain([&mut scaled.sync]).for_each(|stat| stat.scale(ratio));
+        scaled
+    }
+
+    /// Sets its CPU time, of which a thread has at most as much as its span.
+    pub fn set_cpu(&mut self, cpu_ns: [u64; 2]) {
+        let all: u64 = cpu_ns.iter().sum();
+        let fits = (self.span_ns as f64 / all.max(1) as f64).min(1.0);
+        self.cpu_ns = cpu_ns.map(|ns| (ns as f64 * fits) as u64);
+    }
+
     /// I/Os of all directions.
     pub fn total_ios(&self) -> u64 {
         self.ios[..3].iter().sum()
@@ -218,8 +250,16 @@ pub struct Details {
 impl Details {
     /// The sum of a group.
     pub fn of(&self, group: &ReportGroup) -> ThreadDetail {
+        let threads = &self.threads[group.threads.clone()];
+        let least = threads.iter().map(|thread| thread.weight.max(1.0)).fold(f64::MAX, f64::min);
         let mut sum = ThreadDetail::default();
-        self.threads[group.threads.clone()].iter().for_each(|thread| sum.merge(thread));
+        for thread in threads {
+            // Phases that are shortened unequally: what a thread counted is brought to the scale of the least.
+            match thread.weight / least {
+                ratio if ratio > 1.01 => sum.merge(&thread.scaled(ratio)),
+                _ => sum.merge(thread),
+            }
+        }
         sum
     }
 

@@ -13,7 +13,7 @@ mod variant;
 
 pub(crate) use job_text::text as verbose_jobs;
 pub use keys::{Coalescing, Detail, DrivePlan, RqAffinity, Storage};
-pub use outcome::{DRIVE_LINK, DRIVE_MEDIA, Direction, Drive, JobEnd, Stages, StorageOutcome};
+pub use outcome::{DRIVE_LINK, DRIVE_MEDIA, Direction, Drive, JobEnd, Stages, StorageOutcome, Turns};
 pub use plan::{DEVICE_VECTORS, IoEngine, JobPlan, Pattern, Trims, queue_cpus, topology};
 pub use variant::StorageVariant;
 

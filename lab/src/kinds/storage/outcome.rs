@@ -35,9 +35,23 @@ pub struct StorageOutcome {
     /// The jobs, those with `group_reporting` together; empty if a run did not measure its threads apart.
     #[serde(default)]
     pub jobs: Vec<JobFigures>,
+    /// What the jobs should have had in flight.
+    #[serde(skip)]
+    pub turns: Turns,
     /// What `jobs` was made of, for reports in fio's form.
     #[serde(skip)]
     pub details: Option<Arc<Details>>,
+}
+
+/// The jobs of a span that nothing but the server makes wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// These jobs.
+    pub jobs: u64,
+    /// Those of them that saw an I/O end.
+    pub served: u64,
+    /// The I/Os that they are set to keep in flight.
+    pub in_flight: u64,
 }
 
 impl StorageOutcome {
@@ -168,8 +182,18 @@ impl Measured for StorageOutcome {
         ]
     }
 
-    fn turn_ns(&self) -> Option<f64> {
-        Some(self.completion_latency.mean_ns + self.submission_latency.mean_ns)
+    fn turn_ns(&self, span_ns: u64) -> Option<f64> {
+        let measured = self.completion_latency.mean_ns + self.submission_latency.mean_ns;
+        let Turns { jobs, served, in_flight } = self.turns;
+        let span_ns = span_ns as f64;
+        // Latencies are of the I/Os that ended. What waits for its turn counts by the number in flight (Little's law).
+        let by_rate = in_flight as f64 * span_ns / self.ios().max(1) as f64;
+        let by_jobs = if served < jobs { span_ns * jobs as f64 / served.max(1) as f64 } else { 0.0 };
+        Some(measured.max(by_rate).max(by_jobs))
+    }
+
+    fn left_out(&self) -> u64 {
+        self.turns.jobs - self.turns.served
     }
 
     fn tables(&self, report: &RunReport) -> String {

@@ -3,6 +3,7 @@
 use crate::kinds::storage::rig::split;
 use crate::kinds::storage::{JobPlan, Storage, Trims};
 use crate::platform::{Drive, Platform};
+use std::collections::BTreeMap;
 
 /// I/Os in flight whose turn is simulated, of all jobs together: a ramp and a span of four turns take half a million I/Os.
 const TURN_IOS_MAX: u64 = 100_000;
@@ -48,7 +49,24 @@ pub(super) fn turn_ns(storage: &Storage, platform: &Platform) -> u64 {
         let cache_ns = if writes_ns > 0.0 { kind.write_cache.value / slower_rate(kind) * 1e9 } else { 0.0 };
         Some((share * bytes as f64 / kind.link.value * 1e9).max(share * writes_ns + cache_ns) as u64)
     };
-    (0..storage.drives.len()).filter_map(of_drive).max().unwrap_or(0)
+    (0..storage.drives.len()).filter_map(of_drive).max().unwrap_or(0).max(slices_ns(storage))
+}
+
+/// The time slice of the modelled scheduler.
+const SLICE_NS: f64 = 3e6;
+/// Time slices that a turn waits for at most.
+const SLICES_MAX: f64 = 100.0;
+
+/// The time slices of all jobs of the busiest CPU that poll by their own option: none of them sleeps, so each runs its slice
+/// out. 0 if each has a CPU for itself.
+fn slices_ns(storage: &Storage) -> u64 {
+    let mut sharers: BTreeMap<u32, f64> = BTreeMap::new();
+    for job in storage.jobs.iter().filter(|job| job.engine.polls()) {
+        let share = 1.0 / job.cpus.len().max(1) as f64;
+        job.cpus.iter().for_each(|cpu| *sharers.entry(cpu.0).or_default() += share);
+    }
+    let most = sharers.into_values().fold(0.0, f64::max);
+    if most > 1.0 { (most.ceil().min(SLICES_MAX) * SLICE_NS) as u64 } else { 0 }
 }
 
 fn slower_rate(kind: &Drive) -> f64 {

@@ -43,7 +43,7 @@ impl Buckets {
     /// The timeline of a phase whose ramp was so long.
     pub(super) fn timeline(self, ramp_ns: u64, ends_itself: bool) -> Timeline {
         let counts = [("ios".to_owned(), self.counts)].into();
-        Timeline { bucket_ns: self.bucket_ns, ramp_ns, ends_itself, counts }
+        Timeline { bucket_ns: self.bucket_ns, ramp_ns, ends_itself, counts, ..Timeline::default() }
     }
 }
 

@@ -6,6 +6,7 @@ use super::hardware::Hardware;
 use super::host::{Looks, StorageHost};
 use super::meter::SharedMeter;
 use super::tally::{Counts, JobCounts, Latencies, OPS, Tally};
+use super::turns;
 use crate::kinds::storage::Storage;
 use crate::kinds::storage::detail::{self, Details, ThreadDetail};
 use crate::kinds::storage::{Direction, Drive, Stages, StorageOutcome};
@@ -191,6 +192,7 @@ impl Measured<'_> {
                 directions: (0..OPS).map(|op| Direction::of(&total, &latencies, op)).collect(),
                 submission_latency: Latency::from(&latencies.submission),
                 ends,
+                turns: turns::of(self.storage.jobs.iter().zip(&tally.jobs), self.storage.staged),
                 stages: self.stages(&total, &latencies, completion.mean()),
                 jobs: details.as_ref().map_or_else(Vec::new, Details::figures),
                 details: details.map(Arc::new),
@@ -218,30 +220,46 @@ impl Measured<'_> {
                 target: job.load.as_ref().and_then(|load| load.pace.target),
                 depth: counts.depth.unwrap_or(job.iodepth),
                 span_ns,
+                weight: self.weight(job, counts.end, span_ns),
                 ..detail
             }
         };
         let mut threads: Vec<ThreadDetail> =
             tally.meters.iter().zip(&tally.jobs).zip(&self.storage.jobs).map(detail).collect();
-        self.share_cpus(&mut threads);
+        if tally.cpu_ns.is_empty() {
+            let ios: Vec<u64> = threads.iter().map(ThreadDetail::total_ios).collect();
+            let shares = self.shared_cpus(&ios);
+            threads.iter_mut().zip(shares).for_each(|(thread, cpu_ns)| thread.set_cpu(cpu_ns));
+        } else {
+            threads.iter_mut().zip(&tally.cpu_ns).for_each(|(thread, cpu_ns)| thread.set_cpu(*cpu_ns));
+        }
         Some(Details { threads, groups: detail::groups(&self.storage.reporting) })
     }
 
-    /// Divides the time of each CPU among the threads that may run on it, by their I/Os.
-    fn share_cpus(&self, threads: &mut [ThreadDetail]) {
+    /// How many times its own span a thread stands for. Threads of one phase are shortened alike.
+    fn weight(&self, job: &crate::kinds::storage::JobPlan, end: Option<End>, span_ns: u64) -> f64 {
+        let runtime_ns = job.load.as_ref().and_then(|load| load.ends.runtime_ns).filter(|_| end == Some(End::Span));
+        let has_phases = self.storage.jobs.iter().flat_map(|job| &job.load).any(|load| load.start.phase > 0);
+        runtime_ns.filter(|_| has_phases).map_or(1.0, |ns| (ns as f64 / span_ns as f64).max(1.0))
+    }
+
+    /// The time of each CPU in the application and the kernel, divided among the threads that may run on it by their `ios`.
+    pub(super) fn shared_cpus(&self, ios: &[u64]) -> Vec<[u64; 2]> {
+        let mut shares = vec![[0; 2]; ios.len()];
         let every = self.storage.jobs.iter().flat_map(|job| job.cpus.iter()).collect();
         for times in self.span.cpus(&every) {
             let here = |thread: &usize| self.storage.jobs[*thread].cpus.contains(hal::CpuId(times.cpu));
-            let users: Vec<usize> = (0..threads.len()).filter(here).collect();
-            let all: u64 = users.iter().map(|&thread| threads[thread].total_ios()).sum();
+            let users: Vec<usize> = (0..ios.len()).filter(here).collect();
+            let all: u64 = users.iter().map(|&thread| ios[thread]).sum();
             for thread in users {
-                let share = threads[thread].total_ios() as f64 / all.max(1) as f64;
+                let share = ios[thread] as f64 / all.max(1) as f64;
                 let spent_ns = [times.user_ns, times.system_ns + times.irq_ns];
-                for (sum, ns) in threads[thread].cpu_ns.iter_mut().zip(spent_ns) {
+                for (sum, ns) in shares[thread].iter_mut().zip(spent_ns) {
                     *sum += (ns as f64 * share) as u64;
                 }
             }
         }
+        shares
     }
 }
 

@@ -16,6 +16,7 @@ mod sequence;
 pub(super) mod split;
 mod stages;
 mod tally;
+mod turns;
 
 use crate::fio::Reporting;
 use crate::interrupt::StopFlag;
@@ -47,6 +48,8 @@ pub struct StorageRig {
     starter: Option<(Arc<Starter>, CourseParts)>,
     /// Latencies of the phases that have ended.
     latencies: Vec<Arc<Mutex<Latencies>>>,
+    /// The CPU time of each thread in the phases that have ended.
+    cpu_ns: Vec<[u64; 2]>,
     /// The counters at the beginning and at the end of the measured span.
     snapshots: Vec<Snapshot>,
 }
@@ -67,7 +70,17 @@ impl StorageRig {
         let starter = host.start_jobs(storage, delivery, seed, &tally).map_err(RunError::Setup)?;
         hardware.let_stranger_in();
         let (plan, storage) = (plan.clone(), storage.clone());
-        Ok(Self { plan, storage, hardware, host, tally, starter, latencies: Vec::new(), snapshots: Vec::new() })
+        Ok(Self {
+            plan,
+            storage,
+            hardware,
+            host,
+            tally,
+            starter,
+            latencies: Vec::new(),
+            cpu_ns: Vec::new(),
+            snapshots: Vec::new(),
+        })
     }
 }
 

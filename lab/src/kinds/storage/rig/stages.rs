@@ -3,7 +3,7 @@
 
 use super::StorageRig;
 use super::buckets::Buckets;
-use super::course::{CourseParts, Event, Starter};
+use super::course::{CourseParts, End, Event, Starter};
 use super::measure::{Measured, Snapshot};
 use super::tally::{Counts, Latencies, Tally};
 use crate::interrupt::StopFlag;
@@ -90,7 +90,9 @@ impl StorageRig {
                 let latencies = latencies.lock().expect("one thread").remove(&phase).expect("it has begun");
                 self.latencies.push(latencies.clone());
                 let mut stage = self.stage(Some(phase), start.expect("it has begun"), latencies);
-                stage.timeline = buckets.timeline(ramp_ns, self.ends_itself(phase));
+                let stands_for_ns = self.stands_for_ns(phase, stage.span.ps() / 1000);
+                let timeline = buckets.timeline(ramp_ns, self.ends_itself(phase));
+                stage.timeline = Timeline { stands_for_ns, is_phase: true, ..timeline };
                 stages.push(stage);
             }
             let is_stuck = !matches!(end, RunEnd::Time | RunEnd::Quiet) && !starter.is_over();
@@ -119,6 +121,18 @@ impl StorageRig {
     fn ends_itself(&self, phase: u32) -> bool {
         let mut own = self.storage.jobs.iter().filter_map(|job| job.load.as_ref());
         own.all(|load| load.start.phase != phase || load.ends.stand_in_ns.is_none())
+    }
+
+    /// The time that a phase stands for, which lasted `span_ns`: the longest runtime of its jobs that were stopped, or what it
+    /// lasted. None if a job was stopped that has no runtime.
+    fn stands_for_ns(&self, phase: u32, span_ns: u64) -> Option<u64> {
+        let jobs = self.storage.jobs.iter().zip(&self.tally.jobs);
+        let stopped = jobs.filter_map(|(job, counts)| {
+            let ends = job.load.as_ref().filter(|load| load.start.phase == phase).map(|load| load.ends.runtime_ns)?;
+            (counts.lock().expect("the machine stands still").end == Some(End::Span)).then_some(ends)
+        });
+        let runtimes: Option<Vec<u64>> = stopped.collect();
+        Some(runtimes?.into_iter().fold(span_ns, u64::max))
     }
 
     fn moment(&mut self) -> (Snapshot, Moment) {
@@ -150,7 +164,8 @@ impl StorageRig {
         // Threads are measured apart over the whole run.
         let has_one = self.storage.jobs.iter().flat_map(|job| &job.load).all(|load| load.start.phase == 0);
         let meters = if phase.is_none() || has_one { self.tally.meters.clone() } else { Vec::new() };
-        let tally = Tally { jobs, latencies, meters };
+        let cpu_ns = if phase.is_none() { std::mem::take(&mut self.cpu_ns) } else { Vec::new() };
+        let tally = Tally { jobs, latencies, meters, cpu_ns };
         let measured = Measured {
             plan: &self.plan,
             storage: &self.storage,
@@ -160,6 +175,14 @@ impl StorageRig {
             end: &end,
         };
         let counted = measured.outcome(&self.host, &tally);
+        if phase.is_some() && !has_one {
+            let ios: Vec<u64> =
+                tally.jobs.iter().map(|job| job.lock().expect("the machine stands still").ios()).collect();
+            let shares = measured.shared_cpus(&ios);
+            self.cpu_ns.resize(shares.len(), [0; 2]);
+            let sums = self.cpu_ns.iter_mut().flatten();
+            sums.zip(shares.into_iter().flatten()).for_each(|(sum, ns)| *sum += ns);
+        }
         let mut names: Vec<&str> = Vec::new();
         for load in self.storage.jobs.iter().filter(|job| is_meant(job)).filter_map(|job| job.load.as_ref()) {
             if !names.contains(&load.start.section.as_str()) {

@@ -155,13 +155,15 @@ pub(crate) struct Tally {
     pub(crate) latencies: Arc<Mutex<Latencies>>,
     /// One a job, if threads are measured apart.
     pub(crate) meters: Vec<SharedMeter>,
+    /// The CPU time of each thread, from the phase that it was in; empty: shared out over the span.
+    pub(crate) cpu_ns: Vec<[u64; 2]>,
 }
 
 impl Tally {
     /// Zeroed counters for this many jobs, and their meters.
     pub(crate) fn new(jobs: usize, meters: Vec<SharedMeter>) -> Self {
         let latencies = Arc::new(Mutex::new(Latencies::new()));
-        Self { jobs: (0..jobs).map(|_| Counts::default()).collect(), latencies, meters }
+        Self { jobs: (0..jobs).map(|_| Counts::default()).collect(), latencies, meters, cpu_ns: Vec::new() }
     }
 
     /// I/Os of all jobs since the last reset. The machine must stand still.

@@ -1,0 +1,88 @@
+//! What a report says of the spans that were simulated: whether they hold, and what they stand for.
+
+use lab::fio;
+use lab::interrupt::StopFlag;
+use lab::kinds::storage::{Detail, Storage};
+use lab::outcome::{Summary, Verdict};
+use lab::report::{Class, RunReport, table};
+use lab::run;
+use lab::scenario::Request;
+
+const HEAD: &str = "[global]\nioengine=libaio\ndirect=1\nbs=4k\nrw=randread\nfilename=/dev/nvme0n1\ntime_based\n";
+
+/// The report of a job file in one delivery, and fio's JSON.
+fn report(text: &str, delivery: &str) -> (RunReport, serde_json::Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.fio");
+    std::fs::write(&path, format!("{HEAD}{text}")).unwrap();
+    let (platform, deliveries) = (Some("emr".to_owned()), Some(vec![delivery.into()]));
+    let request = Request { platform, deliveries, seeds: Some(1), ..Request::of(path.to_str().unwrap()) };
+    let mut plan = request.plan().unwrap();
+    plan.work.of_mut::<Storage>().unwrap().experiment.detail = Detail::Figures;
+    let outcome = run::run_one(&plan.trials()[0], 1, false, &StopFlag::default()).unwrap().outcome;
+    let json = fio::json::document(&plan, &outcome, None).unwrap();
+    let mut report = RunReport::new("job", "emr", Class::Predicted, vec![outcome]);
+    report.spans = Some(plan.spans);
+    (report, serde_json::from_str(&json).unwrap())
+}
+
+/// Eight jobs that fill one CPU: within ten milliseconds only some of them get a time slice.
+#[test]
+fn jobs_that_had_no_turn_make_a_span_too_short() {
+    let (report, _) = report("[a]\niodepth=256\nruntime=10\ncpus_allowed=0\nnumjobs=8\n", "remapped");
+    let steadiness = report.summaries[0].steadiness.clone().unwrap();
+    assert_eq!(steadiness.verdict, Verdict::TooShort, "{steadiness:?}");
+    assert!(steadiness.duration_ns >= 24_000_000, "a slice of each: {steadiness:?}");
+}
+
+/// Jobs that poll never sleep: each runs its time slices out, and a span needs many of all of them.
+#[test]
+fn jobs_that_poll_on_one_cpu_have_a_span_of_all_their_slices() {
+    let (report, json) =
+        report("[a]\nioengine=io_uring\nhipri\nruntime=1\ncpus_allowed=3\nnumjobs=64\ngroup_reporting\n", "polled");
+    assert!(report.spans.unwrap().measured_ns >= 4 * 64 * 3_000_000);
+    let mean_ns = json["jobs"][0]["read"]["clat_ns"]["mean"].as_f64().unwrap();
+    assert!((3.5e6..4.5e6).contains(&mean_ns), "{mean_ns}");
+}
+
+/// Ten milliseconds and ten seconds both stand for ten seconds: what both have together is weighted.
+#[test]
+fn phases_that_are_shortened_unequally_are_weighted() {
+    let text = "runtime=10\niodepth=32\ngroup_reporting\n[fast]\n[slow]\nwait_for=fast\nrate_iops=100\n";
+    let (report, json) = report(text, "remapped");
+    let summary = |index: usize| Summary::over(&[report.outcomes[0].phases[index].outcome.clone()]).unwrap();
+    let [fast, slow] = [0, 1].map(|index| summary(index).estimate("iops").unwrap().mean);
+    let both = json["jobs"][0]["read"]["iops"].as_f64().unwrap();
+    assert!((both / (fast + slow) - 1.0).abs() < 0.01, "{both} of {fast} and {slow}");
+    let all = report.summaries[0].estimate("iops").unwrap().mean;
+    assert!((all / ((fast + slow) / 2.0) - 1.0).abs() < 0.01, "{all} of {fast} and {slow}");
+    assert!(report.summaries[0].estimate("clat").is_none() && report.summaries[0].estimate("cpu_idle").is_none());
+    let text = table::run(&report);
+    assert!(text.contains("\nShortened by different factors: rates over the time"), "{text}");
+    assert!(text.contains("\nShortened, phase 1: simulated 10."), "{text}");
+    assert!(!text.contains("Shortened, phase 2"), "all of it is simulated: {text}");
+    assert_eq!(text.matches("Bottleneck, ").count(), 2, "one of each phase: {text}");
+}
+
+/// A job with a pace is simulated for longer than the span of others, and the line says how long that was.
+#[test]
+fn the_line_of_a_shortened_phase_has_the_span_that_was_simulated() {
+    let (report, _) = report("[a]\niodepth=1\nruntime=1\nnumjobs=250\nthinktime=1ms\n", "remapped");
+    let ran = report.outcomes[0].span_ns;
+    assert!(ran > 100_000_000, "{ran}");
+    let text = table::run(&report);
+    assert!(text.contains(&format!("\nShortened: simulated {}", ran / 1_000_000)), "{text}");
+}
+
+/// The CPU time of each phase is that of its own jobs.
+#[test]
+fn a_thread_has_the_cpu_time_of_its_phase_and_never_more_than_a_cpu() {
+    let text = "ioengine=io_uring\niodepth=8\ntime_based=0\nnumber_ios=1000\n[polls]\nhipri\ncpus_allowed=0\n\
+        [sleeps]\nstonewall\niodepth=1\ncpus_allowed=0\n[null]\nstonewall\nioengine=null\ncpus_allowed=0\n";
+    let (_, json) = report(text, "remapped");
+    let busy = |index: usize| ["usr_cpu", "sys_cpu"].map(|key| json["jobs"][index][key].as_f64().unwrap());
+    let all: Vec<f64> = (0..3).map(|index| busy(index).iter().sum()).collect();
+    assert!(all.iter().all(|share| *share <= 100.001), "{all:?}");
+    assert!(all[0] > 95.0 && all[1] < 30.0, "{all:?}");
+    assert!(busy(2)[0] > 90.0, "the null engine is application code: {json}");
+}
