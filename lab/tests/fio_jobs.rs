@@ -124,6 +124,17 @@ fn ios(outcome: &Outcome) -> u64 {
     outcome.storage().unwrap().directions[..3].iter().map(|direction| direction.ios).sum()
 }
 
+/// A job that begins after the ramps of those beside it has its whole span, and a neighbour's ramp takes nothing of it.
+#[test]
+fn a_delayed_job_has_its_ios_beside_jobs_with_ramps() {
+    let alone = "iodepth=4\nrw=randread\n[a]\nruntime=2\nramp_time=1\ntime_based\n";
+    let (counted, delayed) =
+        ("[b]\nnumber_ios=1000\nramp_time=1\nruntime=2\n", "[c]\nruntime=1\nstartdelay=2\ntime_based\n");
+    let (ends, _) = ran(&format!("{alone}{counted}{delayed}"));
+    let ios = ends.iter().find(|end| end.name == "c").unwrap().ios[0];
+    assert!(ios > 400, "{ends:?}");
+}
+
 /// The simulated ramp stands for that of the file, whatever else the job's load has.
 #[test]
 fn a_ramp_leaves_the_figures_of_any_load() {

@@ -88,9 +88,13 @@ fn stop(storage: &mut Storage, own_end: &[bool], spans: &Spans, warnings: &mut V
         let (own_ns, wanted_ns) = (own_ns(load), wanted_ns(load, directions, span_ns));
         let shared_ns = if own_ns <= span_ns { load.ends.ramp_ns } else { ramp_ns };
         // Beside jobs that run to their own end it counts when they do: their ramps are not shortened.
-        load.ends.ramp_ns = uneven.and_then(|phase| phase.ramp_ns).unwrap_or(shared_ns);
+        // One that begins after their ramps needs none, and a longer ramp takes nothing of a runtime.
+        let whole_ramp = uneven.and_then(|phase| phase.ramp_ns).filter(|&ns| load.start.delay_ns.0 < ns.max(1));
+        let own_ramp_ns = load.ends.ramp_ns;
+        load.ends.ramp_ns = whole_ramp.unwrap_or(shared_ns);
         let longer_ns = load.ends.ramp_ns.saturating_sub(shared_ns);
-        let least_ns = (span_ns + longer_ns).min(own_ns);
+        let most_ns = own_ns.saturating_add(load.ends.ramp_ns.saturating_sub(own_ramp_ns));
+        let least_ns = (span_ns + longer_ns).min(most_ns);
         load.ends.stand_in_ns = Some(wanted_ns.max(least_ns));
         load.ends.together_ns = uneven.map(|_| least_ns);
         // A delay is shortened as the runtime is.
