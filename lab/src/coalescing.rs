@@ -114,6 +114,7 @@ mod tests {
             bottleneck: Finding::of(&[]),
             steadiness: None,
             means: None,
+            is_uneven: false,
             faults: Vec::new(),
         }
     }

@@ -86,3 +86,20 @@ fn a_thread_has_the_cpu_time_of_its_phase_and_never_more_than_a_cpu() {
     assert!(all[0] > 95.0 && all[1] < 30.0, "{all:?}");
     assert!(busy(2)[0] > 90.0, "the null engine is application code: {json}");
 }
+
+/// As fio 3.33 with these jobs: fdatasync and the sync at a job's end are in no count.
+#[test]
+fn syncs_are_counted_as_fio_counts_them() {
+    let text =
+        "time_based=0\nsize=1m\nrw=write\n[d]\nfdatasync=1\n[f]\nstonewall\nfsync=4\n[e]\nstonewall\nend_fsync=1\n";
+    let (_, json) = report(text, "remapped");
+    let syncs = [0, 1, 2].map(|index| json["jobs"][index]["sync"]["total_ios"].as_u64().unwrap());
+    assert_eq!(syncs, [0, 63, 0]);
+}
+
+/// A run lasts ten minutes at most: a job that begins a day later still has its I/Os.
+#[test]
+fn a_delay_of_a_day_leaves_a_job_its_ios() {
+    let (report, json) = report("[a]\nruntime=1\nstartdelay=1d\n", "remapped");
+    assert!(json["jobs"][0]["read"]["total_ios"].as_u64().unwrap() > 100, "{:?}", report.spans);
+}

@@ -3,7 +3,7 @@
 //! Every key that fio writes for these jobs is there, with fio's type. What has no meaning on a simulated machine is
 //! zero: merges of requests, page faults. One key more, `campanile`, says what was simulated.
 
-use super::reporting::Unified;
+use super::reporting::{Reporting, Unified};
 use super::stat::{CLASSES, Moments, Stat};
 use crate::kinds::storage::detail::{DIRECTIONS, Details, ReportGroup, SteadyDetail, ThreadDetail};
 use crate::manifest::Manifest;
@@ -219,6 +219,7 @@ fn job(details: &Details, group: &ReportGroup) -> Job {
     let runtime_ns = (sum.span_ns * threads).max(1) as f64;
     let total = sum.total_ios();
     let target = sum.target;
+    let none = Stat::default();
     Job {
         jobname: report.name.clone(),
         groupid: group.group,
@@ -232,8 +233,12 @@ fn job(details: &Details, group: &ReportGroup) -> Job {
         }),
         // fio leaves syncs out beside mixed directions.
         sync: (unified != Unified::Mixed).then(|| Syncs {
-            total_ios: sum.ios[3],
-            lat_ns: latency(&sum.sync, report.has_percentiles[1] || report.has_percentiles[2], group),
+            total_ios: if counts_syncs(report) { sum.ios[3] } else { 0 },
+            lat_ns: latency(
+                if counts_syncs(report) { &sum.sync } else { &none },
+                report.has_percentiles[1] || report.has_percentiles[2],
+                group,
+            ),
         }),
         mixed: (unified == Unified::Both).then(mixed),
         job_runtime: sum.span_ns * threads / 1_000_000,
@@ -260,6 +265,12 @@ fn job(details: &Details, group: &ReportGroup) -> Job {
         steadystate: sum.steady.as_ref().map(steady_state),
         desc: report.description.clone(),
     }
+}
+
+/// fio counts the syncs of `fsync` and of logs, and neither those of `fdatasync` nor of a job's end.
+fn counts_syncs(report: &Reporting) -> bool {
+    let mut options = report.globals.iter().chain(&report.own);
+    options.any(|(name, value)| name == "read_iolog" || name == "fsync" && value != "0")
 }
 
 fn steady_state(detail: &SteadyDetail) -> SteadyState {

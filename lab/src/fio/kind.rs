@@ -110,6 +110,13 @@ impl ValueKind {
     /// # Errors
     /// fio refuses the value.
     pub fn check(&self, name: &str, text: Option<&str>, kb_base: u64) -> Result<Vec<String>, Wrong> {
+        // A range has two times.
+        if let Some((least, most)) = text.filter(|_| name == "startdelay").and_then(|text| text.split_once(['-', ':']))
+            && !least.is_empty()
+        {
+            let ends = [least, most].map(|end| self.check(name, Some(end), kb_base));
+            return ends.into_iter().collect::<Result<Vec<_>, _>>().map(|odd| odd.concat());
+        }
         let Some(text) = text else { return self.bare(name) };
         match self {
             Self::Store if text.is_empty() => Err(("has no value".into(), format!("{name}=…"))),

@@ -64,6 +64,10 @@ pub fn read(file: &str, text: &[u8], include: Include<'_>) -> (Vec<Section>, Vec
     (reader.sections, reader.errors)
 }
 
+/// A command line in a file.
+const COMMAND_LINE: &str = "is a command line of fio, and job files are read: --name=a becomes the line [a], and each other \
+    --name=value below it name=value";
+
 struct Reader<'a> {
     include: Include<'a>,
     /// Files that were included.
@@ -121,6 +125,9 @@ impl Reader<'_> {
             return Ok(());
         }
         if self.sections.is_empty() {
+            if line.starts_with("--") || line.starts_with("fio ") {
+                return syntax(place, COMMAND_LINE);
+            }
             return syntax(place, "an option before the first [section]");
         }
         match line.strip_prefix("include") {

@@ -240,6 +240,15 @@ fn a_section_that_only_creates_files_is_left_out() {
 }
 
 #[test]
+fn a_range_of_delays_has_two_times_and_a_command_line_is_named() {
+    let (jobs, warnings) = with("startdelay=100ms-3s\n").unwrap();
+    assert_eq!(jobs[0].load.start.delay_ns, (100_000_000, 3_000_000_000));
+    assert!(warnings.iter().all(|warning| warning.key != "startdelay"), "{warnings:?}");
+    let error = read("fio --name=a --rw=randread\n").unwrap_err();
+    assert!(error.contains("is a command line of fio"), "{error}");
+}
+
+#[test]
 fn what_is_not_modelled_is_named() {
     let (jobs, warnings) = with("nice=10\niodepth_batch=0\niodepth=8\n").unwrap();
     assert_eq!(jobs[0].batch_submit, 8);

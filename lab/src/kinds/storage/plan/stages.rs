@@ -9,6 +9,7 @@
 use crate::input::{InputError, Warning};
 use crate::kinds::storage::Storage;
 use crate::kinds::storage::load::{DIRECTIONS, Load};
+use crate::kinds::storage::rig::RUN_NS_MAX;
 use crate::plan::Spans;
 use crate::platform::Platform;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +63,27 @@ pub(super) fn settle(
         return Ok(());
     }
     stop(storage, &own_end, spans, warnings);
+    bring_delays_forward(storage, warnings);
     Ok(())
+}
+
+/// The longest delay that is simulated: half of what a run may last.
+const DELAY_NS_MAX: u64 = RUN_NS_MAX / 2;
+
+/// A delay beyond the longest run would leave its job without an I/O: all delays are shortened alike.
+fn bring_delays_forward(storage: &mut Storage, warnings: &mut Vec<Warning>) {
+    let longest_ns = storage.jobs.iter().filter_map(|job| job.load.as_ref()).map(|load| load.start.delay_ns.1).max();
+    let Some(longest_ns) = longest_ns.filter(|&ns| ns > DELAY_NS_MAX) else { return };
+    let scaled = |ns: u64| (u128::from(ns) * u128::from(DELAY_NS_MAX) / u128::from(longest_ns)) as u64;
+    for job in &mut storage.jobs {
+        let Some(load) = job.load.as_mut().filter(|load| load.start.delay_ns.1 > 0) else { continue };
+        load.start.delay_ns = (scaled(load.start.delay_ns.0), scaled(load.start.delay_ns.1));
+        let meaning = format!("shortened with all others: the longest one is {} s here", DELAY_NS_MAX / 1_000_000_000);
+        let warning = Warning { place: job.source.clone(), key: "startdelay".into(), meaning };
+        if warnings.last() != Some(&warning) {
+            warnings.push(warning);
+        }
+    }
 }
 
 /// Sets when the jobs are stopped that do not run to their own end.
@@ -205,7 +226,15 @@ fn warn_of_cut_ends(storage: &Storage, platform: &Platform, own_end: &[bool], wa
             "the job would end after {ios} I/Os{each}; a simulated span stands for it, since jobs run to their ends up to \
              {COMMANDS_MAX} {counted} together",
         );
-        let warning = Warning { place: job.source.clone(), key: "size".into(), meaning };
+        let ends = &load.ends;
+        let is_counted = ends.number_ios > 0 && ends.number_ios.saturating_mul(ends.loops.max(1)) <= ios;
+        let key = match () {
+            () if load.replay.is_some() => "read_iolog",
+            () if is_counted => "number_ios",
+            () if ends.io_size.is_some() => "io_size",
+            () => "size",
+        };
+        let warning = Warning { place: job.source.clone(), key: key.into(), meaning };
         // The clones of a section follow each other.
         if warnings.last() != Some(&warning) {
             warnings.push(warning);

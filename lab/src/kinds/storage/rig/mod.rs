@@ -34,6 +34,7 @@ use machine::Machine;
 use machine::model::ModelId;
 use measure::{Measured, Snapshot};
 use meter::{Keep, Meter, SharedMeter};
+pub(super) use stages::RUN_NS_MAX;
 use std::sync::{Arc, Mutex};
 use tally::{Latencies, Tally};
 

@@ -90,9 +90,7 @@ impl StorageRig {
                 let latencies = latencies.lock().expect("one thread").remove(&phase).expect("it has begun");
                 self.latencies.push(latencies.clone());
                 let mut stage = self.stage(Some(phase), start.expect("it has begun"), latencies);
-                let stands_for_ns = self.stands_for_ns(phase, stage.span.ps() / 1000);
-                let timeline = buckets.timeline(ramp_ns, self.ends_itself(phase));
-                stage.timeline = Timeline { stands_for_ns, is_phase: true, ..timeline };
+                stage.timeline = self.timeline(phase, ramp_ns, buckets, &stage.span);
                 stages.push(stage);
             }
             let is_stuck = !matches!(end, RunEnd::Time | RunEnd::Quiet) && !starter.is_over();
@@ -121,6 +119,12 @@ impl StorageRig {
     fn ends_itself(&self, phase: u32) -> bool {
         let mut own = self.storage.jobs.iter().filter_map(|job| job.load.as_ref());
         own.all(|load| load.start.phase != phase || load.ends.stand_in_ns.is_none())
+    }
+
+    /// What is known of a phase over its span.
+    fn timeline(&self, phase: u32, ramp_ns: u64, buckets: Buckets, span: &Span) -> Timeline {
+        let stands_for_ns = self.stands_for_ns(phase, span.ps() / 1000);
+        Timeline { stands_for_ns, is_phase: true, ..buckets.timeline(ramp_ns, self.ends_itself(phase)) }
     }
 
     /// The time that a phase stands for, which lasted `span_ns`: the longest runtime of its jobs that were stopped, or what it
