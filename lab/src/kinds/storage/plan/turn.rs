@@ -62,7 +62,7 @@ const SLICES_MAX: f64 = 100.0;
 fn slices_ns(storage: &Storage) -> u64 {
     let mut sharers: BTreeMap<u32, f64> = BTreeMap::new();
     for job in storage.jobs.iter().filter(|job| job.engine.polls()) {
-        let share = 1.0 / job.cpus.len().max(1) as f64;
+        let share = 1.0 / f64::from(job.cpus.len().max(1));
         job.cpus.iter().for_each(|cpu| *sharers.entry(cpu.0).or_default() += share);
     }
     let most = sharers.into_values().fold(0.0, f64::max);
