@@ -59,10 +59,11 @@ pub(crate) fn import_cpu_time(data: &[u8]) {
     if let (Some(before), Some(after)) = (CpuTicks::parse(before), CpuTicks::parse(after))
         && let Some(shares) = before.shares_until(&after)
     {
-        let sum: f64 = shares.iter().sum();
+        let stolen = before.stolen_until(&after).expect("time passed");
+        let sum = shares.iter().sum::<f64>() + stolen;
         assert!(
-            shares.iter().all(|share| (0.0..=100.0 + 1e-9).contains(share)) && (sum - 100.0).abs() < 1e-6,
-            "{shares:?}"
+            shares.iter().chain([&stolen]).all(|share| (0.0..=100.0 + 1e-9).contains(share)) && (sum - 100.0).abs() < 1e-6,
+            "{shares:?}, stolen {stolen}"
         );
     }
     assert!(uptime_s(data).is_none_or(|seconds| seconds >= 0.0));
