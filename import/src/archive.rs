@@ -78,8 +78,7 @@ impl From<io::Error> for ArchiveError {
 }
 
 /// How files of other packers begin. Sources: the formats' own descriptions.
-const PACKED: [(&[u8], &str); 9] = [
-    (b"BZh", "bzip2"),
+const PACKED: [(&[u8], &str); 8] = [
     (b"7z\xbc\xaf\x27\x1c", "7z"),
     (b"\x04\x22\x4d\x18", "lz4"),
     (b"Rar!\x1a\x07", "RAR"),
@@ -161,8 +160,8 @@ impl From<Files> for Contents {
     }
 }
 
-/// Reads a folder, a tar archive, or a single output of fio's; the latter two may be compressed with gzip, xz or zstd. Or a zip
-/// archive. Archives within are read too, and so are files that are compressed each by itself.
+/// Reads a folder, a tar archive, or a single output of fio's; the latter two may be compressed with gzip, bzip2, xz or zstd.
+/// Or a zip archive. Archives within are read too, and so are files that are compressed each by itself.
 ///
 /// # Errors
 /// It cannot be read at all, or exceeds a limit. A damaged end is a note.

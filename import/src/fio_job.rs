@@ -26,6 +26,7 @@ pub(crate) fn read_job(job: &Map<String, Value>) -> FioJob {
         name: job.get("jobname").map(text_of).unwrap_or_default(),
         host: job.get("hostname").map(text_of).unwrap_or_default(),
         group: job.get("groupid").and_then(Value::as_i64).unwrap_or(0),
+        start_ms: number(job, "job_start").filter(|start_ms| *start_ms > 0.0),
         error: job.get("error").and_then(Value::as_i64).unwrap_or(0),
         options: options(job.get("job options")),
         directions,

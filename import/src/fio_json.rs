@@ -64,6 +64,8 @@ pub struct FioJob {
     pub host: String,
     /// Its group. Groups run one after another, except for those that `new_group` began.
     pub group: i64,
+    /// When it began, by a clock of its host, where the output tells (since 3.36).
+    pub start_ms: Option<f64>,
     /// fio's number of its error; 0 without one.
     pub error: i64,
     /// Its options as fio prints them.

@@ -1,10 +1,11 @@
-//! What compresses an archive or a single file: gzip, xz, zstd.
+//! What compresses an archive or a single file: gzip, bzip2, xz, zstd.
 //!
 //! Both xz and zstd state in their head how much memory they need; a stranger's file may state any number.
 
 use crate::archive::ArchiveError;
 use crate::xz::Streams;
 use crate::zstd::Frames;
+use bzip2::read::MultiBzDecoder;
 use flate2::read::MultiGzDecoder;
 use std::io::{self, ErrorKind, Read};
 
@@ -17,14 +18,17 @@ pub(crate) enum Packing {
     /// Not at all.
     Plain,
     Gzip,
+    Bzip2,
     Xz,
     Zstd,
 }
 
 impl Packing {
-    /// How a file begins, and the ending of its name. Sources: RFC 1952, the XZ file format, RFC 8878.
-    const ALL: [(Self, &[u8], &str); 3] = [
+    /// How a file begins, and the ending of its name. Sources: RFC 1952, bzip2's
+    /// manual, the XZ file format, RFC 8878.
+    const ALL: [(Self, &[u8], &str); 4] = [
         (Self::Gzip, &[0x1f, 0x8b], ".gz"),
+        (Self::Bzip2, b"BZh", ".bz2"),
         (Self::Xz, b"\xfd7zXZ\0", ".xz"),
         (Self::Zstd, b"\x28\xb5\x2f\xfd", ".zst"),
     ];
@@ -46,6 +50,7 @@ impl Packing {
         match self {
             Self::Plain => Box::new(file),
             Self::Gzip => Box::new(MultiGzDecoder::new(file)),
+            Self::Bzip2 => Box::new(MultiBzDecoder::new(file)),
             Self::Xz => Box::new(Streams::of(file)),
             Self::Zstd => Box::new(Frames::of(file)),
         }
@@ -66,6 +71,7 @@ impl Packing {
 mod tests {
     use super::*;
     use crate::archive::{Limits, of_bytes};
+    use bzip2::write::BzEncoder;
     use flate2::{Compression, write::GzEncoder};
     use lzma_rust2::{XzOptions, XzWriter};
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
@@ -79,6 +85,11 @@ mod tests {
             Packing::Zstd => compress_to_vec(content, CompressionLevel::Fastest),
             Packing::Gzip => {
                 let mut writer = GzEncoder::new(Vec::new(), Compression::fast());
+                writer.write_all(content).unwrap();
+                writer.finish().unwrap()
+            }
+            Packing::Bzip2 => {
+                let mut writer = BzEncoder::new(Vec::new(), bzip2::Compression::fast());
                 writer.write_all(content).unwrap();
                 writer.finish().unwrap()
             }
@@ -124,7 +135,7 @@ mod tests {
         let plain = tar(&[("a/b", 700), ("c", 3)]);
         let expected = of_bytes(&plain, &LIMITS).unwrap();
         assert_eq!(expected.files.len(), 2);
-        for packing in [Packing::Gzip, Packing::Xz, Packing::Zstd] {
+        for packing in [Packing::Gzip, Packing::Bzip2, Packing::Xz, Packing::Zstd] {
             let bytes = packed(packing, &plain);
             assert_eq!(Packing::of(&bytes), packing);
             assert_eq!(of_bytes(&bytes, &LIMITS).unwrap(), expected, "{packing:?}");
@@ -146,6 +157,7 @@ mod tests {
             (Packing::Gzip, 700),
             (Packing::Xz, 700),
             (Packing::Gzip, 300_000),
+            (Packing::Bzip2, 300_000),
             (Packing::Xz, 300_000),
             (Packing::Zstd, 300_000),
         ] {
@@ -168,7 +180,7 @@ mod tests {
     #[test]
     fn a_bomb_is_an_error() {
         let zeros = vec![0; 3 << 20];
-        for packing in [Packing::Gzip, Packing::Xz, Packing::Zstd] {
+        for packing in [Packing::Gzip, Packing::Bzip2, Packing::Xz, Packing::Zstd] {
             let error = of_bytes(&packed(packing, &tar(&[("a", 3 << 20)])), &LIMITS).unwrap_err().to_string();
             assert_eq!(error, "holds more than 16000 bytes in files that are too long", "{packing:?}");
             assert!(matches!(of_bytes(&packed(packing, &zeros), &LIMITS), Err(ArchiveError::NoArchive)));

@@ -62,7 +62,8 @@ pub(crate) fn import_cpu_time(data: &[u8]) {
         let stolen = before.stolen_until(&after).expect("time passed");
         let sum = shares.iter().sum::<f64>() + stolen;
         assert!(
-            shares.iter().chain([&stolen]).all(|share| (0.0..=100.0 + 1e-9).contains(share)) && (sum - 100.0).abs() < 1e-6,
+            shares.iter().chain([&stolen]).all(|share| (0.0..=100.0 + 1e-9).contains(share))
+                && (sum - 100.0).abs() < 1e-6,
             "{shares:?}, stolen {stolen}"
         );
     }

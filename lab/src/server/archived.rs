@@ -49,6 +49,13 @@ impl Server {
                 server.notes.push(format!("{name}: there is no fio.json"));
                 continue;
             };
+            if let Some(status) = failed(&files) {
+                server.notes.push(format!(
+                    "{name}: fio ended with status {status}, and its point is left out; valid: scripts/measure-server once more, \
+                     with the same --work, which repeats this point"
+                ));
+                continue;
+            }
             let parts = Parts {
                 fio,
                 job: files.get("job.fio").copied(),
@@ -215,6 +222,12 @@ fn looks_like_interrupts(bytes: &[u8]) -> bool {
     ["CPU0", "C\0P\0U\0", "nvme"].iter().any(|sign| begin.windows(sign.len()).any(|window| window == sign.as_bytes()))
 }
 
+/// fio's status where it ended with an error.
+fn failed<'a>(files: &BTreeMap<&str, &'a [u8]>) -> Option<&'a str> {
+    let status = std::str::from_utf8(files.get("status")?).ok()?.trim();
+    (status != "0" && status.parse::<u8>().is_ok()).then_some(status)
+}
+
 /// A note on a counter of which there is one reading alone.
 fn lone_reading(file: &str, files: &BTreeMap<&str, &[u8]>) -> Option<String> {
     let [before, after] = ["before", "after"].map(|folder| format!("{folder}/{file}"));
@@ -277,6 +290,9 @@ mod tests {
         let lscpu = "CPU(s): 8\n";
         let below = of(&[("a/b/points/x/fio.json", FIO), ("a/b/static/lscpu", lscpu), ("other", "x")]);
         assert_eq!((below.measurements.len(), below.about.len(), below.notes.len()), (1, 1, 0), "{:?}", below.notes);
+        let failed = of(&[("points/x/fio.json", FIO), ("points/x/status", "1\n"), ("points/y/fio.json", FIO)]);
+        assert_eq!((failed.measurements.len(), failed.notes.len()), (1, 1), "{:?}", failed.notes);
+        assert!(failed.notes[0].starts_with("x: fio ended with status 1"), "{:?}", failed.notes);
         let own = of(&[("run1/out.json", FIO), ("lscpu.txt", lscpu), ("notes.txt", "fio is fine")]);
         assert_eq!((own.measurements.len(), own.measurements[0].name.as_str()), (1, "run1-out"), "{:?}", own.notes);
         assert_eq!((own.about.len(), own.notes.len()), (1, 1), "{:?}", own.notes);

@@ -14,7 +14,8 @@ pub(super) struct How {
 }
 
 /// Chips whose names begin so, and what their interrupts are.
-const OTHERS: [(&[&str], &str); 8] = [
+const OTHERS: [(&[&str], &str); 9] = [
+    (&["ITS-v5-"], "a GICv5 delivers by its routing service and not by redistributors"),
     (&["xen-"], "Xen takes each message and tells the system of it by an event channel"),
     (&["Hyper-V", "HV-"], "Hyper-V takes each message and passes it on"),
     (&["XIVE", "XICS", "PNV-", "pSeries-"], "PowerPC's controllers (XIVE, XICS) have sources and queues of their own"),
@@ -99,6 +100,7 @@ mod tests {
             ("IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1", "remapped", ""),
             ("ITS-MSI 524289 Edge nvme0q1", "remapped", ""),
             ("ITS-PCI-MSIX-0000:01:00.0 1 Edge nvme0q1", "remapped", ""),
+            ("ITS-v5-PCI-MSIX-0000:01:00.0 1 Edge nvme0q1", "remapped", "routing service"),
             ("xen-pirq    -msi-x     nvme0q1", "plain", "(xen-pirq -msi-x)"),
             ("Hyper-V PCIe MSI 1073741824-edge      nvme0q1", "plain", "(Hyper-V PCIe MSI)"),
             ("HV-PCI-MSIX-0002:00:00.0   1-edge      nvme0q1", "plain", "Hyper-V takes"),

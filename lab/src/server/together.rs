@@ -3,6 +3,7 @@
 
 use crate::fio::FioJob;
 use import::fio_json::{self, FioOutput};
+use std::collections::BTreeMap;
 
 /// Jobs may begin or end apart by this share of the longest one's time.
 const APART_MAX: f64 = 0.05;
@@ -14,17 +15,33 @@ pub(super) fn began(sections: &[FioJob], fio: &FioOutput) -> Result<(), String> 
     if let Some(name) = sections.iter().find_map(|section| section.load.start.wait_for.as_ref()) {
         return Err(format!("a job waited for the end of {name:?} (wait_for), and their rates are no sum; {valid}"));
     }
+    let longest_s = fio.jobs.iter().map(runtime_ms).fold(0.0, f64::max) / 1000.0;
+    for (apart_s, by) in [(asked_apart_s(sections), "startdelay"), (seen_apart_s(fio), "job_start")] {
+        if longest_s > 0.0 && apart_s > longest_s * APART_MAX {
+            return Err(format!(
+                "jobs began up to {apart_s:.1} s apart ({by}) and ran for {longest_s:.1} s: their rates are no sum; {valid}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// By the options.
+fn asked_apart_s(sections: &[FioJob]) -> f64 {
     let delays = || sections.iter().map(|section| section.load.start.delay_ns);
     let first = delays().map(|(least, _)| least).min().unwrap_or(0);
     let last = delays().map(|(_, most)| most).max().unwrap_or(0);
-    let apart_s = last.saturating_sub(first) as f64 / 1e9;
-    let longest_s = fio.jobs.iter().map(runtime_ms).fold(0.0, f64::max) / 1000.0;
-    if longest_s > 0.0 && apart_s > longest_s * APART_MAX {
-        return Err(format!(
-            "jobs began up to {apart_s:.1} s apart (startdelay) and ran for {longest_s:.1} s: their rates are no sum; {valid}"
-        ));
+    last.saturating_sub(first) as f64 / 1e9
+}
+
+/// By what fio printed: the most on one host, since clocks of hosts differ.
+fn seen_apart_s(fio: &FioOutput) -> f64 {
+    let mut spans: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for (job, start_ms) in fio.jobs.iter().filter_map(|job| Some((job, job.start_ms?))) {
+        let (first, last) = spans.entry(&job.host).or_insert((start_ms, start_ms));
+        (*first, *last) = (first.min(start_ms), last.max(start_ms));
     }
-    Ok(())
+    spans.values().map(|(first, last)| last - first).fold(0.0, f64::max) / 1000.0
 }
 
 /// Why counters over the time of all jobs do not go with the sum of their rates. None if they do.
@@ -49,6 +66,7 @@ pub(super) fn runtime_ms(job: &fio_json::FioJob) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::gather::{Parts, Server};
+    use super::*;
 
     /// The server of jobs `a` and `b` that ran for so long, with these options of `b`.
     fn of(runtimes_ms: [u32; 2], options: &str) -> Server {
@@ -84,6 +102,24 @@ mod tests {
             assert!(server.measurements.is_empty() && notes.contains(said), "{options}: {notes}");
         }
         assert_eq!(of([5000, 5000], "startdelay=200ms").measurements.len(), 1);
+    }
+
+    #[test]
+    fn jobs_that_fio_saw_begin_apart_are_none_either() {
+        let of = |hosts: [&str; 2], starts_ms: [u64; 2]| {
+            let job = |at: usize| {
+                format!(
+                    r#"{{"jobname": "{at}", "hostname": "{}", "job_start": {}, "read": {{"iops": 1000, "total_ios": 5000,
+                    "runtime": 5000, "clat_ns": {{"mean": 5000, "max": 9}}}}}}"#,
+                    hosts[at], starts_ms[at]
+                )
+            };
+            let fio = format!(r#"{{"jobs": [{}, {}]}}"#, job(0), job(1));
+            seen_apart_s(&FioOutput::parse(fio.as_bytes()).unwrap())
+        };
+        assert_eq!(of(["", ""], [1_764_000_000_000, 1_764_000_006_500]), 6.5);
+        assert_eq!(of(["a", "b"], [1_764_000_000_000, 1_764_000_006_500]), 0.0, "their clocks differ");
+        assert_eq!(of(["", ""], [1_764_000_000_000, 0]), 0.0, "nothing is known of one");
     }
 
     #[test]
