@@ -42,9 +42,11 @@ pub const NEAR_COMPLETION: Work = Work::custom(16);
 pub const IPI_SEND: Work = Work::custom(17);
 /// One run of `BLOCK_SOFTIRQ`, without the I/Os that it completes.
 pub const BLOCK_SOFTIRQ: Work = Work::custom(18);
+/// One look of an application at its completion ring.
+pub const RING_LOOK: Work = Work::custom(19);
 
 /// Each kind, its name in traces, and whether it runs in user mode.
-const KINDS: [(Work, &str, bool); 19] = [
+const KINDS: [(Work, &str, bool); 20] = [
     (USER_AIO, "user", true),
     (SUBMIT_AIO, "submit", false),
     (COMPLETE_AIO, "complete", false),
@@ -64,6 +66,7 @@ const KINDS: [(Work, &str, bool); 19] = [
     (NEAR_COMPLETION, "near completion", false),
     (IPI_SEND, "send IPI", false),
     (BLOCK_SOFTIRQ, "block softirq", false),
+    (RING_LOOK, "poll", true),
 ];
 
 /// Registers all work with a machine, with its cost on `platform`.

@@ -103,3 +103,18 @@ fn a_delay_of_a_day_leaves_a_job_its_ios() {
     let (report, json) = report("[a]\nruntime=1\nstartdelay=1d\n", "remapped");
     assert!(json["jobs"][0]["read"]["total_ios"].as_u64().unwrap() > 100, "{:?}", report.spans);
 }
+
+/// fio makes no call that sleeps where a thread of the kernel submits: its jobs share a CPU by time slices.
+#[test]
+fn a_job_whose_kernel_thread_submits_spins() {
+    let one = "[a]\ncpus_allowed=0\n";
+    let text = format!("ioengine=io_uring\nsqthread_poll\niodepth=1\n{one}[b]\nstonewall\nnumjobs=4\ncpus_allowed=0\n");
+    let (report, json) = report(&text, "remapped");
+    let busy = |index: usize, key: &str| json["jobs"][index][key].as_f64().unwrap();
+    assert!(busy(0, "usr_cpu") > 80.0, "{}", json["jobs"][0]);
+    let mean_ns = |index: usize| json["jobs"][index]["read"]["clat_ns"]["mean"].as_f64().unwrap();
+    // A thread's own time begins with its first slice.
+    let shares = [1, 2, 3, 4].map(|index| busy(index, "usr_cpu"));
+    assert!(shares.iter().all(|share| (15.0..40.0).contains(share)), "{shares:?}: four share one CPU");
+    assert!(mean_ns(1) > 3.0 * mean_ns(0), "{} and {}: {:?}", mean_ns(0), mean_ns(1), report.spans);
+}

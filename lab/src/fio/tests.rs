@@ -210,6 +210,16 @@ fn a_file_that_is_no_job_file_says_so() {
 }
 
 #[test]
+fn sequential_reads_of_the_page_cache_are_warned_of() {
+    let warnings = |lines: &str| {
+        let told = with(lines).unwrap().1;
+        told.iter().filter(|warning| warning.meaning.contains("read-ahead")).count()
+    };
+    assert_eq!(["direct=0\nrw=read\n", "buffered=1\nrw=rw\n"].map(warnings), [1, 1]);
+    assert_eq!(["direct=0\nrw=randread\n", "direct=0\nrw=write\n", "rw=read\n"].map(warnings), [0, 0, 0]);
+}
+
+#[test]
 fn the_last_of_two_options_for_one_thing_holds() {
     let job = |lines: &str| with(lines).unwrap().0.remove(0);
     assert!(job("buffered=1\n").load.syncs.buffered && !job("buffered=1\ndirect=1\n").load.syncs.buffered);

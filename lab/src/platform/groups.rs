@@ -43,7 +43,7 @@ constants! {
         complete_polled: Time 0.0 1e6 for Drives,
         /// [`crate::work::SPLIT`].
         split: Time 0.0 1e6 for Drives,
-        /// [`Work::PollLook`]. Not zero: a poll that takes no time would never end.
+        /// [`Work::PollLook`] and [`crate::work::RING_LOOK`]. Not zero: a poll that takes no time would never end.
         poll_look: Time 1.0 1e6 for Devices,
         /// [`Work::CompletionLook`].
         check_look: Time 0.0 1e6 for Drives,
@@ -92,7 +92,7 @@ impl Cpu {
             work::SUBMIT_POLLED => &self.submit_polled,
             work::COMPLETE_POLLED => &self.complete_polled,
             work::SPLIT => &self.split,
-            Work::PollLook => &self.poll_look,
+            Work::PollLook | work::RING_LOOK => &self.poll_look,
             Work::CompletionLook => &self.check_look,
             Work::RemoteCompletion => &self.remote_completion,
             work::NEAR_COMPLETION => &self.near_completion,

@@ -277,6 +277,13 @@ impl<'a> Options<'a> {
         let begins_group = load.start.stonewall || self.flag("new_group")?;
         let pattern = self.pattern()?;
         let directions = Load::directions(&pattern);
+        if load.syncs.buffered && directions[0] && !pattern.random {
+            self.warn(
+                warnings,
+                "direct",
+                "0 with sequential reads: the kernel's read-ahead is not simulated, so fio is faster",
+            );
+        }
         let largest = (0..3).filter(|&direction| directions[direction] || load.order.sizes_by_order);
         let block_bytes = largest.map(|direction| load.sizes[direction].max).max().unwrap_or(4096) as u32;
         let (batch_submit, batch_complete_min, batch_complete_max) = self.batches(iodepth)?;

@@ -113,6 +113,12 @@ impl JobPlan {
         }
         distinct
     }
+
+    /// Whether it spins on the completion ring that a thread of the kernel fills (`sqthread_poll`): fio's `getevents` then makes
+    /// no call that sleeps.
+    pub fn spins(&self) -> bool {
+        self.load.as_ref().is_some_and(|load| load.pace.kernel_polls)
+    }
 }
 
 /// How a job submits and learns of completions.

@@ -295,7 +295,7 @@ pub struct Pace {
     pub ignore_think: bool,
     /// `io_submit_mode=offload`: other threads submit, so that a wait for the rate does not wait for I/Os in flight.
     pub offloads: bool,
-    /// `sqthread_poll`: a thread of the kernel submits, and the job does not pay for it.
+    /// `sqthread_poll`: a thread of the kernel submits: the job does not pay for it, and spins for completions.
     pub kernel_polls: bool,
     /// `thinktime`, in ns.
     pub think_ns: u64,

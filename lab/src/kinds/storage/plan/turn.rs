@@ -57,11 +57,11 @@ const SLICE_NS: f64 = 3e6;
 /// Time slices that a turn waits for at most.
 const SLICES_MAX: f64 = 100.0;
 
-/// The time slices of all jobs of the busiest CPU that poll by their own option: none of them sleeps, so each runs its slice
-/// out. 0 if each has a CPU for itself.
+/// The time slices of all jobs of the busiest CPU that poll or spin by their own option: none of them sleeps, so each runs its
+/// slice out. 0 if each has a CPU for itself.
 fn slices_ns(storage: &Storage) -> u64 {
     let mut sharers: BTreeMap<u32, f64> = BTreeMap::new();
-    for job in storage.jobs.iter().filter(|job| job.engine.polls()) {
+    for job in storage.jobs.iter().filter(|job| job.engine.polls() || job.spins()) {
         let share = 1.0 / f64::from(job.cpus.len().max(1));
         job.cpus.iter().for_each(|cpu| *sharers.entry(cpu.0).or_default() += share);
     }

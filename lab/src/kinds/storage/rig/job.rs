@@ -343,13 +343,25 @@ impl Job {
 
     /// Waits until `min` completions are there. True if it slept for them.
     pub(super) fn await_letters(&mut self, min: u64) -> bool {
-        let sleeps = !self.parts.polled && self.parts.mailbox.len() < min;
+        let spins = self.parts.plan.spins();
+        let sleeps = !self.parts.polled && !spins && self.parts.mailbox.len() < min;
         if self.parts.polled {
             self.poll_for(min);
+        } else if spins {
+            self.spin_for(min);
         } else {
             self.parts.mailbox.wait(SimHal, min);
         }
         sleeps
+    }
+
+    /// Looks at the mailbox until it holds `min` completions, which interrupts bring.
+    fn spin_for(&self, min: u64) {
+        while self.parts.mailbox.len() < min {
+            SimHal.work(work::RING_LOOK, 1);
+            // A point of the seam: interrupts and other threads have their turn.
+            SimHal.delay_ns(1);
+        }
     }
 
     /// Polls the completion queue until the mailbox holds `min` completions.
