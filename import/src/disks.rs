@@ -5,7 +5,14 @@
 //! behind it. Source: fio, `print_disk_util` and `json_array_add_disk_util` in `diskutil.c`.
 
 use crate::Note;
+use crate::fio_json::{Direction, FioOutput};
 use serde_json::{Map, Value};
+
+/// Least I/Os that tell whether disks did them.
+const OF_CACHE_MIN: f64 = 100.0;
+
+/// The time at a run's end that the disks' counters may lack.
+const UNSEEN_MS: f64 = 1200.0;
 
 /// A disk of the statistics.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -93,6 +100,27 @@ fn has_array_name(device: &str) -> bool {
     let numbered =
         |start| name.strip_prefix(start).is_some_and(|rest: &str| rest.starts_with(|c: char| c.is_ascii_digit()));
     numbered("md") || numbered("dm-") || name.starts_with("mapper/")
+}
+
+impl FioOutput {
+    /// The I/Os of a direction, and how many of them the disks did, if those are far fewer: the page cache answered.
+    pub fn of_cache(&self) -> Option<(u64, u64)> {
+        // fio reads the disks' counters four times a second, and not always at the end.
+        let seen = |one: &Direction| (one.runtime_ms - UNSEEN_MS).max(0.0) / one.runtime_ms.max(1.0);
+        let of = |at: usize| {
+            let all = || self.jobs.iter().map(|job| &job.directions[at]);
+            // Arrays and their members count the same I/Os.
+            let [drives, arrays] = [false, true].map(|arrays| -> u64 {
+                let disks = self.disks.iter().filter(|disk| disk.is_array == arrays);
+                disks.map(|disk| disk.ios[at]).fold(0, u64::saturating_add)
+            });
+            let reached = drives.max(arrays);
+            let expected: f64 = all().map(|one| one.ios as f64 * seen(one)).sum();
+            let did = all().map(|one| one.ios).fold(0, u64::saturating_add);
+            (expected >= OF_CACHE_MIN && (reached as f64) < expected / 2.0).then_some((did, reached))
+        };
+        of(0).or(of(1)).filter(|_| !self.disks.is_empty())
+    }
 }
 
 #[cfg(test)]

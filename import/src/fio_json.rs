@@ -32,12 +32,6 @@ const LATENCY_SLACK: f64 = 2.0;
 /// The sum of all clients, which stands beside them.
 pub(crate) const ALL_CLIENTS: &str = "All clients";
 
-/// Least I/Os that tell whether disks did them.
-const OF_CACHE_MIN: f64 = 100.0;
-
-/// The time at a run's end that the disks' counters may lack.
-const UNSEEN_MS: f64 = 1200.0;
-
 /// What one run of fio printed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FioOutput {
@@ -231,25 +225,6 @@ impl FioOutput {
     pub fn ios_of(&self, direction: usize) -> u64 {
         let counts = self.jobs.iter().filter_map(|job| job.directions.get(direction)).map(|one| one.ios);
         counts.fold(0, u64::saturating_add)
-    }
-
-    /// The I/Os of a direction, and how many of them the disks did, if those are far fewer: the page cache answered.
-    pub fn of_cache(&self) -> Option<(u64, u64)> {
-        // fio reads the disks' counters four times a second, and not always at the end.
-        let seen = |one: &Direction| (one.runtime_ms - UNSEEN_MS).max(0.0) / one.runtime_ms.max(1.0);
-        let of = |at: usize| {
-            let all = || self.jobs.iter().map(|job| &job.directions[at]);
-            // Arrays and their members count the same I/Os.
-            let [drives, arrays] = [false, true].map(|arrays| -> u64 {
-                let disks = self.disks.iter().filter(|disk| disk.is_array == arrays);
-                disks.map(|disk| disk.ios[at]).fold(0, u64::saturating_add)
-            });
-            let reached = drives.max(arrays);
-            let expected: f64 = all().map(|one| one.ios as f64 * seen(one)).sum();
-            let did = all().map(|one| one.ios).fold(0, u64::saturating_add);
-            (expected >= OF_CACHE_MIN && (reached as f64) < expected / 2.0).then_some((did, reached))
-        };
-        of(0).or(of(1)).filter(|_| !self.disks.is_empty())
     }
 
     /// The hosts that the jobs ran on, where clients of fio's say so.
