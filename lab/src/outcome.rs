@@ -18,7 +18,7 @@ pub use bottleneck::{Bottleneck, DevicePart, Finding, SATURATED};
 pub(crate) use latency::histogram;
 pub use latency::{Latency, PERCENTILES};
 pub use quantity::{Published, Quantity, Unit};
-pub use steady::{Steadiness, Verdict};
+pub use steady::{Span, Steadiness, Verdict};
 pub use summary::{Estimate, Figure, Summary, student_t_95};
 
 /// The result of one run: one variant, one seed.

@@ -120,6 +120,7 @@ fn a_sweep_is_run_resumed_merged_and_run_again() {
     let said = text(folder.path(), &["sweep", "w.toml"]);
     assert!(said.contains("6 runs in w-results: 0 were done before, 6 now\n"), "{said}");
     assert!(said.contains("2 runs were not possible, column `error` says why\n"), "{said}");
+    assert!(said.contains("2 of 2 points are not steady, column `steadiness` says why"), "{said}");
     assert!(text(folder.path(), &["sweep", "w.toml"]).contains("6 were done before, 0 now"));
     for shard in ["1/2", "2/2"] {
         let said = text(folder.path(), &["sweep", "w.toml", "--shard", shard, "--out", "parts", "--jobs", "1"]);

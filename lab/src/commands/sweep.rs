@@ -201,12 +201,18 @@ fn judged(written: &Written) -> Result<(), Failure> {
 }
 
 fn written_text(written: &Written) -> String {
-    let Written { files, rows, errors, .. } = written;
+    let Written { files, rows, errors, unsteady: [unsteady, judged], .. } = written;
     let mut text = format!("{rows} rows");
     if *errors > 0 {
         text += &format!("; {errors} runs were not possible, column `error` says why");
     }
     text.push('\n');
+    if *unsteady > 0 {
+        text += &format!(
+            "{unsteady} of {judged} points are not steady, column `steadiness` says why; `campanile run` names a ramp and a \
+             duration that may do\n"
+        );
+    }
     text.extend(files.iter().map(|file| format!("  {}\n", file.display())));
     text
 }

@@ -1,7 +1,7 @@
 //! Whether the figures of a span hold: its fifths must agree, and it must be long for the work in flight.
 
-use super::{Outcome, Timeline};
-use serde::Serialize;
+use super::Outcome;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Parts that are compared.
@@ -51,33 +51,102 @@ pub struct Steadiness {
     pub ends_itself: bool,
 }
 
+/// What the verdict needs of one run: enough to judge several seeds together later, elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Span {
+    /// Width of a bucket in ns.
+    bucket_ns: u64,
+    /// Simulated time of the same load before the span, in ns.
+    ramp_ns: u64,
+    /// The mean time of an I/O from before its submission, in ns. As text: it must be read as the same number.
+    #[serde(with = "as_text")]
+    turn_ns: f64,
+    /// True if a job had no I/O.
+    left_out: bool,
+    /// True for a phase whose jobs run to their own end.
+    ends_itself: bool,
+    /// I/Os that ended in each bucket; none of a kind of experiment without I/Os.
+    ios: Option<Vec<u64>>,
+}
+
+impl Span {
+    /// Of one run.
+    pub fn of(run: &Outcome) -> Self {
+        Self {
+            bucket_ns: run.timeline.bucket_ns,
+            ramp_ns: run.timeline.ramp_ns,
+            turn_ns: run.section.measured().turn_ns(run.span_ns).unwrap_or(0.0),
+            left_out: run.section.measured().left_out() > 0,
+            ends_itself: run.timeline.ends_itself,
+            ios: run.timeline.counts.get("ios").cloned(),
+        }
+    }
+}
+
+/// A number as the shortest text that is read as the same.
+mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl Verdict {
+    /// As results have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Steady => "steady",
+            Self::Drifts => "drifts",
+            Self::TooShort => "too_short",
+            Self::TooFew => "too_few",
+        }
+    }
+}
+
 impl Steadiness {
     /// Of the runs of one variant. None for a kind of experiment without I/Os.
     pub fn of(outcomes: &[Outcome]) -> Option<Self> {
-        let runs: Vec<&[u64]> =
-            outcomes.iter().map(|run| Some(run.timeline.counts.get("ios")?.as_slice())).collect::<Option<_>>()?;
-        let timelines = || outcomes.iter().map(|run| &run.timeline);
-        if runs.iter().any(|run| run.len() < PARTS) || timelines().any(|timeline| timeline.bucket_ns == 0) {
+        Self::over(&outcomes.iter().map(Span::of).collect::<Vec<_>>())
+    }
+
+    /// True if a reader is told nothing: the span is steady, or it is a phase that is as long as its jobs.
+    pub fn is_silent(&self) -> bool {
+        match self.verdict {
+            Verdict::Steady => true,
+            Verdict::TooShort | Verdict::TooFew => self.ends_itself,
+            Verdict::Drifts => false,
+        }
+    }
+
+    /// Of what was kept of the runs of one variant. None for a kind of experiment without I/Os.
+    pub fn over(spans: &[Span]) -> Option<Self> {
+        let runs: Vec<&[u64]> = spans.iter().map(|span| span.ios.as_deref()).collect::<Option<_>>()?;
+        if runs.iter().any(|run| run.len() < PARTS) || spans.iter().any(|span| span.bucket_ns == 0) {
             return None;
         }
         // The spans of phases differ from seed to seed, and so do their buckets.
-        let rate = |at: usize, (run, timeline): (&&[u64], &Timeline)| {
+        let rate = |at: usize, (run, span): (&&[u64], &Span)| {
             let each = run.len() / PARTS;
             let ios: u64 = run[at * each..(at + 1) * each].iter().sum();
-            ios as f64 / (timeline.bucket_ns as f64 * each as f64 * 1e-9) / runs.len() as f64
+            ios as f64 / (span.bucket_ns as f64 * each as f64 * 1e-9) / runs.len() as f64
         };
-        let part = |at: usize| runs.iter().zip(timelines()).map(|pair| rate(at, pair)).sum::<f64>();
+        let part = |at: usize| runs.iter().zip(spans).map(|pair| rate(at, pair)).sum::<f64>();
         let parts: Vec<f64> = (0..PARTS).map(part).collect();
         let mean = parts.iter().sum::<f64>() / PARTS as f64;
         let (least, greatest) = parts.iter().fold((f64::MAX, 0.0f64), |(a, b), &x| (a.min(x), b.max(x)));
         let spread = if mean > 0.0 { (greatest - least) / mean } else { 0.0 };
-        let spans = runs.iter().zip(timelines());
-        let spans = spans.map(|(run, timeline)| timeline.bucket_ns * (run.len() / PARTS * PARTS) as u64);
-        let span_ns = spans.min()? as f64;
-        let ramp_ns = timelines().map(|timeline| timeline.ramp_ns).min()? as f64;
-        let ends_itself = timelines().all(|timeline| timeline.ends_itself);
-        let turn_ns = turn_ns(outcomes);
-        let left_out = outcomes.iter().any(|run| run.section.measured().left_out() > 0);
+        let lengths = runs.iter().zip(spans);
+        let lengths = lengths.map(|(run, span)| span.bucket_ns * (run.len() / PARTS * PARTS) as u64);
+        let span_ns = lengths.min()? as f64;
+        let ramp_ns = spans.iter().map(|span| span.ramp_ns).min()? as f64;
+        let ends_itself = spans.iter().all(|span| span.ends_itself);
+        let turn_ns = spans.iter().map(|span| span.turn_ns).fold(0.0, f64::max);
+        let left_out = spans.iter().any(|span| span.left_out);
         let total: u64 = runs.iter().flat_map(|run| &run[..run.len() / PARTS * PARTS]).sum();
         let verdict = if total < COMPLETIONS_MIN {
             Verdict::TooFew
@@ -114,12 +183,6 @@ fn error(runs: &[&[u64]]) -> f64 {
         return 0.0;
     }
     (squares / freedom as f64 / (each * runs.len()) as f64).sqrt() / (sum / count as f64)
-}
-
-/// The mean time of an I/O, from before its submission.
-fn turn_ns(outcomes: &[Outcome]) -> f64 {
-    let turns = outcomes.iter().filter_map(|run| run.section.measured().turn_ns(run.span_ns));
-    turns.fold(0.0, f64::max)
 }
 
 /// Rounded up to one digit and the next five: 1.2 ms becomes 1.5 ms.
@@ -234,5 +297,15 @@ mod tests {
             Steadiness::of(&[slower]).unwrap().to_string(),
             "the fifths of the phase differ by 67 % in throughput"
         );
+    }
+
+    #[test]
+    fn what_is_kept_of_the_runs_has_their_verdict() {
+        let mut runs = [with((0..50).map(|at| 1000 + 10 * at).collect()), with(vec![1000; 50])];
+        runs[1].timeline.ramp_ns = 7;
+        let text = serde_json::to_string(&runs.each_ref().map(Span::of)).unwrap();
+        let kept: Vec<Span> = serde_json::from_str(&text).unwrap();
+        assert_eq!(Steadiness::over(&kept), Steadiness::of(&runs));
+        assert_eq!(Steadiness::over(&[]), None);
     }
 }

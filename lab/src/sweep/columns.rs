@@ -136,7 +136,7 @@ fn columns(axes: &[AxisColumn]) -> Vec<(String, Column)> {
         all.extend(axis.number_name().map(|name| (name, number())));
     }
     all.extend(
-        [("quantity", text()), ("unit", text()), ("value", number()), ("error", text())]
+        [("quantity", text()), ("unit", text()), ("value", number()), ("error", text()), ("steadiness", text())]
             .map(|(n, c)| (n.to_owned(), c)),
     );
     all
@@ -148,11 +148,13 @@ pub(super) fn parquet(results: &Results) -> Result<Vec<u8>, ParquetError> {
     let fields = columns(&axes).iter().map(|(name, column)| field(name, column)).collect::<Result<_, _>>()?;
     let schema = Type::group_type_builder("sweep").with_fields(fields).build()?;
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let verdicts = results.verdicts();
+    let seeds = results.grid().definition.seeds.len();
     let mut writer = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))?;
-    let all: Vec<_> = results.with_setups().collect();
+    let all: Vec<_> = results.with_setups().enumerate().collect();
     for runs in all.chunks(RUNS_OF_GROUP) {
         let mut filled = columns(&axes);
-        for (record, setup) in runs {
+        for (at, (record, setup)) in runs {
             let shared = |text: &str| Some(Arc::<str>::from(text));
             let axis_values: Vec<(Option<Arc<str>>, Option<f64>)> = axes
                 .iter()
@@ -182,6 +184,8 @@ pub(super) fn parquet(results: &Results) -> Result<Vec<u8>, ParquetError> {
                 next().text(quantity.and_then(|(_, unit, _)| shared(unit)));
                 next().number(quantity.map(|(.., value)| value));
                 next().text(error.and_then(shared));
+                let verdict = verdicts[at / seeds].filter(|_| error.is_none());
+                next().text(verdict.and_then(|verdict| shared(verdict.name())));
             };
             record.values.iter().for_each(|(id, unit, value)| row(Some((id, unit, *value)), None));
             if let Some(error) = &record.error {

@@ -34,6 +34,7 @@ pub(super) fn page(results: &Results) -> String {
     for (id, unit) in shown(results) {
         body += &html::section(&escape(&id), multiples(results, &axes, &id, unit));
     }
+    body += &unsteady(results);
     body += &html::section("Settings that are not possible", errors(results));
     let page = html::document(&format!("Sweep of {}", grid.definition.scenarios.join(", ")), &body);
     let data = results.csv();
@@ -138,6 +139,17 @@ fn tick(unit: Unit) -> fn(f64) -> String {
         Unit::Percent => |value| figure::value(Unit::Percent, value),
         Unit::Nanoseconds => |value| figure::value(Unit::Nanoseconds, value),
         Unit::Ratio => |value| figure::value(Unit::Ratio, value),
+    }
+}
+
+/// Below the plots: how many points are not steady.
+fn unsteady(results: &Results) -> String {
+    match results.unsteady() {
+        [0, _] => String::new(),
+        [unsteady, judged] => format!(
+            "<p class=\"warn\">{unsteady} of {judged} points are not steady; the column <code>steadiness</code> of the table \
+             says which, and why.</p>\n"
+        ),
     }
 }
 

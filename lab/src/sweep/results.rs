@@ -7,6 +7,7 @@ use super::{Grid, Setup, Shard, Sweep};
 use crate::atomic_file::AtomicFile;
 use crate::input::{InputError, Place, Problem};
 use crate::manifest::Manifest;
+use crate::outcome::{Span, Steadiness, Verdict};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,8 @@ pub struct Written {
     pub rows: u64,
     /// Runs that were not possible.
     pub errors: u64,
+    /// Points that are not steady, and those that were judged.
+    pub unsteady: [u64; 2],
     /// Why the first run was not possible, if none was.
     pub none_ran: Option<String>,
 }
@@ -78,7 +81,7 @@ impl Results {
         let manifest = &header.manifest;
         let path = manifest.arguments.get(1).cloned().unwrap_or_default();
         let mut sweep = Sweep::read(&path, &manifest.arguments, manifest.given())?;
-        let ours = Header { identity: sweep.identity(), manifest: sweep.manifest.clone(), shard: header.shard };
+        let ours = Header::new(&sweep, header.shard);
         is_same_sweep(&Place::option("merge"), &header, &ours)?;
         sweep.manifest = header.manifest;
         Self::new(sweep, records)
@@ -107,6 +110,7 @@ impl Results {
             files: Vec::new(),
             rows: self.rows(),
             errors: self.errors(),
+            unsteady: self.unsteady(),
             none_ran: self.none_ran().map(str::to_owned),
         };
         for (name, bytes) in files {
@@ -126,6 +130,24 @@ impl Results {
         self.records.iter().filter(|record| record.error.is_some()).count() as u64
     }
 
+    /// The verdict on each point's delivery, over all its seeds and phases, in the order of the runs; none where nothing can be
+    /// judged.
+    pub(super) fn verdicts(&self) -> Vec<Option<Verdict>> {
+        self.records.chunks(self.grid().definition.seeds.len()).map(verdict).collect()
+    }
+
+    /// Points with a delivery that is not steady, and points of which one was judged.
+    pub(super) fn unsteady(&self) -> [u64; 2] {
+        let seeds = self.grid().definition.seeds.len() as u64;
+        let mut by_point: BTreeMap<u64, bool> = BTreeMap::new();
+        for (at, verdict) in self.verdicts().into_iter().enumerate() {
+            if let Some(verdict) = verdict {
+                *by_point.entry(self.grid().point_of(at as u64 * seeds)).or_default() |= verdict != Verdict::Steady;
+            }
+        }
+        [by_point.values().filter(|is_unsteady| **is_unsteady).count() as u64, by_point.len() as u64]
+    }
+
     fn none_ran(&self) -> Option<&str> {
         let first = self.records.first()?.error.as_deref()?;
         self.records.iter().all(|record| record.error.is_some()).then_some(first)
@@ -140,9 +162,12 @@ impl Results {
             header.push(axis.key.clone());
             header.extend(axis.number_name());
         }
-        header.extend(["quantity", "unit", "value", "error"].map(String::from));
+        header.extend(["quantity", "unit", "value", "error", "steadiness"].map(String::from));
+        let verdicts = self.verdicts();
+        let seeds = self.grid().definition.seeds.len();
         let mut text = line(header.iter().map(String::as_str));
-        for (record, setup) in self.with_setups() {
+        for (at, (record, setup)) in self.with_setups().enumerate() {
+            let steadiness = verdicts[at / seeds].map_or("", Verdict::name);
             let mut cells: Vec<String> = vec![record.run.to_string(), setup.point.to_string(), setup.scenario];
             cells.extend([setup.platform.unwrap_or_default(), setup.delivery, setup.seed.to_string()]);
             for (axis, value) in axes.iter().zip(&setup.values) {
@@ -159,10 +184,11 @@ impl Results {
             let start = line(cells.iter().map(String::as_str));
             let start = start.trim_end_matches('\n');
             for (id, unit, value) in &record.values {
-                text += &format!("{start},{}", line([id.as_str(), unit, &value.to_string(), ""].into_iter()));
+                text +=
+                    &format!("{start},{}", line([id.as_str(), unit, &value.to_string(), "", steadiness].into_iter()));
             }
             if let Some(error) = &record.error {
-                text += &format!("{start},{}", line(["", "", "", error].into_iter()));
+                text += &format!("{start},{}", line(["", "", "", error, ""].into_iter()));
             }
         }
         text
@@ -182,6 +208,21 @@ impl Results {
     pub(super) fn manifest(&self) -> &Manifest {
         &self.sweep.manifest
     }
+}
+
+/// The verdict on runs that differ in their seeds alone. A run with phases is not steady if one of them is not.
+fn verdict(records: &[Record]) -> Option<Verdict> {
+    let count = records.iter().map(|record| record.spans.len()).max().unwrap_or(0);
+    let judged = (0..count).filter_map(|part| {
+        let spans: Vec<Span> = records.iter().filter_map(|record| record.spans.get(part).cloned()).collect();
+        Steadiness::over(&spans)
+    });
+    let told: Vec<Verdict> = judged
+        // A phase that ends with its jobs may be as short as they are.
+        .filter(|found| found.verdict == Verdict::Steady || !found.is_silent())
+        .map(|found| found.verdict)
+        .collect();
+    told.iter().find(|verdict| **verdict != Verdict::Steady).or(told.first()).copied()
 }
 
 /// The files of shards: those that are named, and all in the folders that are named.

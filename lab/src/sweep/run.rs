@@ -6,6 +6,7 @@ use super::{Shard, Sweep};
 use crate::input::InputError;
 use crate::inputs;
 use crate::interrupt::StopFlag;
+use crate::outcome::Span;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::run;
@@ -148,9 +149,10 @@ fn record(sweep: &Sweep, run: u64, plans: &Plans) -> Record {
         let value = (quantity.of)(&outcome).filter(|value| value.is_finite())?;
         Some((quantity.id.to_owned(), unit(quantity.unit), value))
     };
-    Record { run, error: None, values: quantities.iter().filter_map(value).collect() }
+    let spans = std::iter::once(&outcome).chain(outcome.phases.iter().map(|phase| &phase.outcome)).map(Span::of);
+    Record { run, error: None, values: quantities.iter().filter_map(value).collect(), spans: spans.collect() }
 }
 
 fn failed(run: u64, why: String) -> Record {
-    Record { run, error: Some(why), values: Vec::new() }
+    Record { run, error: Some(why), values: Vec::new(), spans: Vec::new() }
 }

@@ -7,6 +7,7 @@ use super::Sweep;
 use crate::input::{InputError, Place, Problem};
 use crate::inputs::sha256;
 use crate::manifest::Manifest;
+use crate::outcome::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +19,8 @@ use std::sync::Mutex;
 
 /// Digits of a line's hash.
 const HASH_DIGITS: usize = 16;
+/// The form of the files. A file that does not say has form 1, whose runs lack what steadiness is judged by.
+const FORM: u32 = 2;
 /// The ending of the files.
 const ENDING: &str = "runs";
 
@@ -72,6 +75,8 @@ pub struct Record {
     pub error: Option<String>,
     /// Id, unit and value of each quantity that applies, in the order of the tables.
     pub values: Vec<(String, String, f64)>,
+    /// What its steadiness is judged by: the whole run, then each of its phases.
+    pub spans: Vec<Span>,
 }
 
 /// A [`Record`] as a line has it. Values are the shortest texts that are read as the same number.
@@ -82,31 +87,47 @@ struct Line {
     error: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     values: Vec<(String, String, String)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    spans: Vec<Span>,
 }
 
 impl Record {
     pub(super) fn line(&self) -> String {
         let value = |(id, unit, value): &(String, String, f64)| (id.clone(), unit.clone(), value.to_string());
         let values = self.values.iter().map(value).collect();
-        hashed(&Line { run: self.run, error: self.error.clone(), values })
+        hashed(&Line { run: self.run, error: self.error.clone(), values, spans: self.spans.clone() })
     }
 
     pub(super) fn read(text: &str) -> Option<Self> {
-        let Line { run, error, values }: Line = unhashed(text)?;
+        let Line { run, error, values, spans }: Line = unhashed(text)?;
         let value = |(id, unit, value): (String, String, String)| Some((id, unit, value.parse().ok()?));
-        Some(Self { run, error, values: values.into_iter().map(value).collect::<Option<_>>()? })
+        Some(Self { run, error, values: values.into_iter().map(value).collect::<Option<_>>()?, spans })
     }
 }
 
 /// The first line of a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
+    /// The form of the file.
+    #[serde(default = "first_form")]
+    pub form: u32,
     /// [`Sweep::identity`].
     pub identity: String,
     /// Which part of the sweep this is.
     pub shard: Shard,
     /// What makes the sweep again.
     pub manifest: Manifest,
+}
+
+fn first_form() -> u32 {
+    1
+}
+
+impl Header {
+    /// That of a shard of a sweep, in this program's form.
+    pub fn new(sweep: &Sweep, shard: Shard) -> Self {
+        Self { form: FORM, identity: sweep.identity(), shard, manifest: sweep.manifest.clone() }
+    }
 }
 
 fn hashed(value: &impl Serialize) -> String {
@@ -192,7 +213,7 @@ impl Store {
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io)?;
-        let header = Header { identity: sweep.identity(), shard, manifest: sweep.manifest.clone() };
+        let header = Header::new(sweep, shard);
         let (records, torn) = match Content::of(&bytes) {
             Some(content) => {
                 is_same_sweep(&place, &content.header, &header)?;
@@ -232,7 +253,7 @@ impl Store {
 
 /// Refuses runs of another sweep, or of another program: together they would be one table of two things.
 pub fn is_same_sweep(place: &Place, found: &Header, wanted: &Header) -> Result<(), InputError> {
-    if found.identity == wanted.identity {
+    if (found.form, &found.identity) == (wanted.form, &wanted.identity) {
         return Ok(());
     }
     let program = |manifest: &Manifest| {
@@ -241,6 +262,9 @@ pub fn is_same_sweep(place: &Place, found: &Header, wanted: &Header) -> Result<(
     };
     let (then, now) = (program(&found.manifest), program(&wanted.manifest));
     let why = match then == now {
+        true if found.form != wanted.form => {
+            format!("holds runs in form {}, and this program writes form {}", found.form, wanted.form)
+        }
         true => "holds runs of another sweep, or of one whose files have changed".to_owned(),
         false => format!("holds runs of version {then}, and this is {now}"),
     };

@@ -208,7 +208,7 @@ fn merged_shards_have_the_bytes_of_one_run() {
     Results::merge(std::slice::from_ref(&parts)).unwrap().write(&out).unwrap();
     assert!(results(&whole) == results(&out));
     let table = String::from_utf8(results(&out).remove("results.csv").unwrap()).unwrap();
-    assert!(table.starts_with("run,point,scenario,platform,delivery,seed,job.iodepth,fabric.dispatch,fabric.dispatch [ns],quantity,unit,value,error\n"));
+    assert!(table.starts_with("run,point,scenario,platform,delivery,seed,job.iodepth,fabric.dispatch,fabric.dispatch [ns],quantity,unit,value,error,steadiness\n"));
     // A setting that is not possible is a row with its error.
     let errors: Vec<&str> = table.lines().filter(|line| line.contains("iodepth: `0`")).collect();
     assert!(errors.len() == 8 && errors[0].contains(",0,40 ns,40,,,,"), "{errors:?}");
@@ -308,6 +308,40 @@ fn parquet_is_read_with_the_same_values() {
     assert_eq!((first.get_string(9).unwrap(), first.get_double(11).unwrap()), (id, *value));
     let csv = results.csv();
     assert!(csv.lines().nth(1).unwrap().contains(&format!(",{id},1/s,{value},")));
+}
+
+/// `run` says whether its span is steady; of a sweep's rows nothing said so.
+#[test]
+fn each_row_says_whether_its_span_is_steady() {
+    let text = "scenario = \"j.fio\"\ndeliveries = [\"remapped\", \"posted\"]\nseeds = 2\n[set]\ncpus = 2\n\
+                \"job.iodepth\" = 4\n[grid]\nduration = [\"60 us\", \"4 ms\", \"0 ms\"]\n";
+    let (folder, sweep) = folder(text);
+    let (sweep, out) = (sweep.unwrap(), folder.path().join("out"));
+    let done = run(&sweep, Shard::WHOLE, &out);
+    let results = Results::new(sweep, done.records).unwrap();
+    let written = results.write(&out).unwrap();
+    assert_eq!(written.unsteady, [1, 2], "a point that is not possible is not judged");
+    let table = results.csv();
+    for (duration, verdict) in [(",60 us,", ",too_few"), (",4 ms,", ",steady"), (",0 ms,", ",")] {
+        let rows: Vec<&str> = table.lines().filter(|line| line.contains(duration)).collect();
+        assert!(!rows.is_empty() && rows.iter().all(|row| row.ends_with(verdict)), "{duration}: {rows:?}");
+    }
+    let page = String::from_utf8(std::fs::read(out.join("page.html")).unwrap()).unwrap();
+    assert!(page.contains("1 of 2 points are not steady"));
+}
+
+/// Both have one version where no commit is known. The older has no spans, and its rows would have no verdict.
+#[test]
+fn runs_in_an_older_form_are_refused_by_its_name() {
+    let (folder, sweep) = folder(SWEEP);
+    let (sweep, out) = (sweep.unwrap(), folder.path().join("out"));
+    let mut header = serde_json::to_value(store::Header::new(&sweep, Shard::WHOLE)).unwrap();
+    header.as_object_mut().unwrap().remove("form");
+    let text = header.to_string();
+    std::fs::create_dir_all(&out).unwrap();
+    std::fs::write(out.join(Shard::WHOLE.file_name()), format!("{} {text}\n", &sha256(text.as_bytes())[..16])).unwrap();
+    let error = Store::open(&out, &sweep, Shard::WHOLE).unwrap_err().to_string();
+    assert!(error.contains("holds runs in form 1, and this program writes form 2; valid: another --out"), "{error}");
 }
 
 #[test]
