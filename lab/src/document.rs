@@ -91,6 +91,24 @@ impl<'d, 't> Table<'d, 't> {
         }
     }
 
+    /// The whole number under `schema`, the form of the file, up to `newest`. A file without it has form 1.
+    ///
+    /// # Errors
+    /// It is a string or anything else but a number, or a form that this program does not know.
+    pub fn known_schema(&self, newest: u64, of: &str) -> Result<(), InputError> {
+        let Some(node) = self.get("schema") else { return Ok(()) };
+        let valid = if newest == 1 { "1".to_owned() } else { format!("1 to {newest}") };
+        let schema = node.scalar(&valid)?;
+        if self.table.get("schema").is_some_and(|value| matches!(value.get_ref(), DeValue::String(_))) {
+            return Err(schema.wrong("is a string", format!("{valid}, without quotes")));
+        }
+        match schema.text.parse::<u64>() {
+            Ok(form) if (1..=newest).contains(&form) => Ok(()),
+            Ok(form) if form > newest => Err(schema.wrong("is a form that only a newer program reads", valid)),
+            _ => Err(schema.wrong(format!("is no form of {of}"), valid)),
+        }
+    }
+
     /// Refuses every key that is not in `valid`.
     ///
     /// # Errors

@@ -201,6 +201,8 @@ mod tests {
         assert!(!shares.is_empty() && drawn(&shares, None).len() == POINTS);
         assert!(shares.iter().all(|(_, open)| matches!(open, Open::Share(_))));
         plan.platform.fabric.remap_service.region = vec![0.5, 2.0, 1.25];
+        // Of both, the region counts.
+        plan.platform.fabric.remap_service.uncertainty = Some(0.03);
         plan.platform.cpu.irq_entry.region = vec![1.0, 0.75, 1.5];
         let open = free(&plan).unwrap();
         assert_eq!(

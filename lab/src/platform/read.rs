@@ -7,7 +7,7 @@
 //! misses = ["a/iops -75.6 %"] # optional: measurements that it was fitted to and does not give back
 //! [fabric]
 //! dispatch = { value = 112, unit = "ns", fit = true, reason = "why this value" }
-//! [drive.gen5]                # one table a kind of drive
+//! [drive.gen5]                # one table a kind of drive; a file of one's own also has the other kinds of its base
 //! base = "emr.gen5"           # optional: another kind of drive, of the base or of the platform that is named
 //! ```
 
@@ -76,9 +76,7 @@ impl Platform {
         let document = Document::parse(file, text)?;
         let root = document.root();
         root.only(&["schema", "about", "base", "misses"].into_iter().chain(GROUPS).collect::<Vec<_>>())?;
-        if let Some(node) = root.get("schema") {
-            known_schema(&node.scalar(SCHEMA_VALID)?)?;
-        }
+        root.known_schema(u64::from(SCHEMA), "platform files")?;
         let about = root.scalar("about", "one line about the platform")?.text;
         let lender = root.get("base").map(|node| node.scalar("the name of a platform")).transpose()?;
         let base = lender.as_ref().map(|lender| Self::load_within(&beside(lender), depth + 1)).transpose()?;
@@ -87,7 +85,9 @@ impl Platform {
             Some(node) => read_misses(node)?,
             None => base.map(|base| base.misses.clone()).unwrap_or_default(),
         };
-        let drives = drives(&root, base, depth)?;
+        let is_own = EMBEDDED.iter().all(|(_, _, carried)| *carried != text);
+        // A carried platform is a server that was measured: it has the drives of its file alone.
+        let drives = drives(&root, base, is_own, depth)?;
         let accelerator = match (root.get("accelerator"), base.and_then(|base| base.accelerator.as_ref())) {
             (None, None) => None,
             (_, lent) => {
@@ -129,7 +129,6 @@ impl Platform {
         let fabric =
             Fabric::build(|spec| fabric_group.constant_if(is_needed(spec), spec, base.map(|base| base.fabric.iter())))?;
         let name = name.to_owned();
-        let is_own = EMBEDDED.iter().all(|(_, _, carried)| *carried != text);
         let platform =
             Self { name, about, base: lender, is_own, misses, cpu, fabric, drives, accelerator, nic, vhost, gic };
         platform.validate_as(|constant| constant.place.file == file)?;
@@ -159,23 +158,18 @@ fn read_misses(node: Node<'_, '_>) -> Result<Vec<String>, InputError> {
 
 /// The form of platform files. A file without `schema` has form 1. It grows when an older reader would misread a file.
 pub const SCHEMA: u32 = 1;
-const SCHEMA_VALID: &str = "1";
-
-/// Refuses a form that this program does not know.
-fn known_schema(schema: &Setting) -> Result<(), InputError> {
-    match schema.text.parse::<u32>() {
-        Ok(1..=SCHEMA) => Ok(()),
-        Ok(number) if number > SCHEMA => Err(schema.wrong("is a form that only a newer program reads", SCHEMA_VALID)),
-        _ => Err(schema.wrong("is no form of platform files", SCHEMA_VALID)),
-    }
-}
 
 /// Most kinds of drive of a platform. Each is looked up among all.
 const KINDS_MAX: usize = 256;
 
 /// The kinds of drive in a file. Each refines the kind that it names as its base, or else the base's kind of the same
-/// name. A file without any has those of the base.
-fn drives(root: &Table<'_, '_>, base: Option<&Platform>, depth: u32) -> Result<Vec<(String, Drive)>, InputError> {
+/// name. Behind them stand the other kinds of the base if `keeps_bases`. A file without any has those of the base.
+fn drives(
+    root: &Table<'_, '_>,
+    base: Option<&Platform>,
+    keeps_bases: bool,
+    depth: u32,
+) -> Result<Vec<(String, Drive)>, InputError> {
     let valid = "a table a kind of drive: [drive.gen5]";
     let read = |kind: &str, group: &Group<'_, '_>| {
         let named = group.table.as_ref().and_then(|table| table.get("base"));
@@ -191,7 +185,11 @@ fn drives(root: &Table<'_, '_>, base: Option<&Platform>, depth: u32) -> Result<V
             Err(InputError::value(&kinds.place, "drive", kinds.iter().count(), "tables are too many", valid))
         }
         (Some(Node::Table(kinds)), _) if kinds.iter().next().is_some() => {
-            kinds.iter().map(|(kind, _)| read(kind, &Group::of_drive(&kinds, kind)?)).collect()
+            let own = kinds.iter().map(|(kind, _)| read(kind, &Group::of_drive(&kinds, kind)?));
+            let lent = base.into_iter().filter(|_| keeps_bases).flat_map(|base| &base.drives);
+            let lent = lent.filter(|(kind, _)| kinds.get(kind).is_none());
+            let lent = lent.map(|(kind, _)| read(kind, &Group::of_drive(&kinds, kind)?));
+            own.chain(lent).collect()
         }
         (Some(Node::Table(kinds)), _) => {
             Err(InputError::new(&kinds.place, "drive", Problem::Missing { valid: valid.to_owned() }))
@@ -311,7 +309,9 @@ fn example(unit: super::Unit) -> String {
     format!("{{ value = 1, {unit}reason = \"why\" }}")
 }
 
-/// `{ value, unit, reason, fit, uncertainty, region }`. A plain number has the unit `""`, or none.
+/// `{ value, unit, reason, fit, uncertainty, region }`. A plain number has the unit `""`, or none. A constant may have both
+/// `uncertainty`, the standard error of its fit, and `region`, where it belongs together with other constants: `import` writes
+/// both. Where a constant is moved, its region counts alone.
 fn read_constant(fields: &Table<'_, '_>, spec: &Spec) -> Result<Constant, InputError> {
     fields.only(&["value", "unit", "reason", "fit", "uncertainty", "region"])?;
     let value = fields.scalar("value", "a number")?;

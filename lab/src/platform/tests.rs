@@ -23,7 +23,8 @@ fn a_form_that_is_not_known_is_refused_by_name() {
     };
     assert_eq!(read("1"), Ok(()));
     assert_eq!(read("2").unwrap_err(), "x.toml:1: schema: `2` is a form that only a newer program reads; valid: 1");
-    assert_eq!(read("\"one\"").unwrap_err(), "x.toml:1: schema: `one` is no form of platform files; valid: 1");
+    assert_eq!(read("0").unwrap_err(), "x.toml:1: schema: `0` is no form of platform files; valid: 1");
+    assert_eq!(read("\"1\"").unwrap_err(), "x.toml:1: schema: `1` is a string; valid: 1, without quotes");
 }
 
 #[test]
@@ -171,7 +172,7 @@ fn a_platform_of_very_many_kinds_of_drive_is_refused_soon() {
         let kinds = (0..count).map(|number| format!("[drive.k{number}]\nbase = \"gen5\"\n"));
         variant(&kinds.collect::<String>()).map(|platform| platform.drives.len())
     };
-    assert_eq!(of(20), Ok(20));
+    assert_eq!(of(20), Ok(21), "and that of the base");
     assert_eq!(
         of(30_000),
         Err("mine.toml:3: drive: `30000` tables are too many; valid: at most 256 kinds of drive".into())
@@ -232,4 +233,25 @@ fn bases_that_are_files_are_beside_the_file_that_names_them() {
     std::fs::remove_file(folder.path().join("lender.toml")).unwrap();
     let error = load().unwrap_err().to_string();
     assert!(error.contains("sub/../lender.toml` cannot be read"), "{error}");
+}
+
+/// Declaring a kind of drive hid those of the base.
+#[test]
+fn a_kind_of_ones_own_stands_beside_those_of_the_base() {
+    let slots = "slots = { value = 7, reason = \"r\" }";
+    let platform = variant(&format!("[drive.mine]\nbase = \"gen5\"\n{slots}")).unwrap();
+    let kinds: Vec<&str> = platform.drives.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["mine", "gen5"], "the own kind is the first, which drives have that name none");
+    let emr = Platform::load(&Setting::new(Place::option("--platform"), "", "emr")).unwrap();
+    assert_eq!(platform.drive("gen5").unwrap().slots.value, emr.drive("gen5").unwrap().slots.value);
+    let platform = variant(&format!("[drive.gen5]\n{slots}")).unwrap();
+    assert_eq!((platform.drives.len(), platform.drive("gen5").unwrap().slots.value), (1, 7.0), "one name, one kind");
+}
+
+/// `import` writes both for one constant.
+#[test]
+fn uncertainty_and_region_may_stand_together() {
+    let line = "dispatch = { value = 112, unit = \"ns\", uncertainty = 0.03, region = [0.9, 1.1], reason = \"r\" }";
+    let dispatch = variant(&format!("[fabric]\n{line}")).unwrap().fabric.dispatch;
+    assert_eq!((dispatch.uncertainty, dispatch.region), (Some(0.03), vec![0.9, 1.1]));
 }

@@ -75,7 +75,7 @@ impl Definition {
         let document = Document::parse(file, text).map_err(|error| of_job_file(file, text).unwrap_or(error))?;
         let root = document.root();
         root.only(&KEYS)?;
-        known_schema(&root)?;
+        root.known_schema(SCHEMA, "sweeps")?;
         let valid = "the name of a scenario, or the path of a scenario.toml or job.fio, or a list of them";
         let scenarios = match root.get("scenario") {
             Some(node) => words(node, "scenario", valid)?,
@@ -150,16 +150,6 @@ impl Definition {
         let values = values.chain(self.sets.iter().map(String::as_str));
         let names = values.flat_map(|text| text.split("${").skip(1)).filter_map(|rest| Some(rest.split_once('}')?.0));
         names.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
-    }
-}
-
-fn known_schema(root: &Table<'_, '_>) -> Result<(), InputError> {
-    let Some(node) = root.get("schema") else { return Ok(()) };
-    let schema = node.scalar("1")?;
-    match schema.text.parse::<u64>() {
-        Ok(1..=SCHEMA) => Ok(()),
-        Ok(number) if number > SCHEMA => Err(schema.wrong("is a form that only a newer program reads", "1")),
-        _ => Err(schema.wrong("is no form of sweeps", "1")),
     }
 }
 
