@@ -7,7 +7,7 @@ use crate::cli::{self, Command, Failure, MergeArgs, SweepArgs};
 use crate::input::{InputError, Place, Problem};
 use crate::inputs::Given;
 use crate::interrupt::StopFlag;
-use crate::sweep::{Done, Parts, Results, Shard, Sweep, Written, carry_out, carry_out_runs};
+use crate::sweep::{Done, Parts, Results, Shard, Sweep, Written, carry_out, carry_out_runs, impossible};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,8 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     let folder = args.out.clone().unwrap_or_else(|| folder_of(&args.file));
     let stop = stop_flag()?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
+    let (wrong, points) = on_threads(args.jobs, || impossible(&sweep, shard))?;
+    tell(&wrong, points);
     let done = on_threads(args.jobs, || carry_out(&sweep, shard, &folder, &stop))??;
     warn(&done.warnings);
     cli::print(&text(&done, shard, &folder))?;
@@ -164,6 +166,20 @@ fn folder_of(file: &str) -> PathBuf {
 
 /// Most warnings that are printed.
 const TOLD_MAX: usize = 20;
+
+/// Says which points are not possible, before the first run.
+fn tell(impossible: &[(String, u64)], points: usize) {
+    let count: u64 = impossible.iter().map(|(_, count)| count).sum();
+    if count > 0 {
+        say(format_args!("warning: {count} of {points} points are not possible, and are rows with their error:"));
+    }
+    for (error, count) in impossible.iter().take(TOLD_MAX) {
+        say(format_args!("warning:   {error} ({count} point{})", if *count == 1 { "" } else { "s" }));
+    }
+    if let Some(more) = impossible.len().checked_sub(TOLD_MAX).filter(|more| *more > 0) {
+        say(format_args!("warning:   and {more} other errors"));
+    }
+}
 
 /// Says what the plans of the runs warn of.
 fn warn(warnings: &BTreeSet<String>) {

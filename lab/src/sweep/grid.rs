@@ -13,8 +13,6 @@ use crate::setting::Setting;
 
 /// Most runs of one sweep. Some thirty quantities of each are held in memory when the table is written: 3 KiB a run.
 pub const RUNS_MAX: u64 = 200_000;
-/// Points that are tried for one that runs, if the sweep names no deliveries.
-const TRIED_MAX: u64 = 64;
 
 /// A sweep's runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,11 +103,11 @@ impl Grid {
         }
         let within = self.points_within();
         let outers = self.points() / within;
-        let mut failed = Vec::new();
+        let mut failed: Vec<(u64, InputError)> = Vec::new();
         for outer in 0..outers {
             let mut first_error = None;
-            let scenario = (outer * within / self.points_of_scenario()) as usize;
-            for inner in 0..within.min(TRIED_MAX) {
+            let scenario = self.scenario_of(outer * within);
+            for inner in 0..within {
                 match self.plan(outer * within + inner, None) {
                     Ok(plan) => {
                         if self.deliveries[scenario].is_empty() {
@@ -121,13 +119,38 @@ impl Grid {
                     Err(error) => _ = first_error.get_or_insert(error),
                 }
             }
-            failed.extend(first_error.map(|error| (scenario, error)));
+            failed.extend(first_error.map(|error| (outer * within, error)));
         }
         // What only some platforms or scenarios cannot do is an error in their rows, whichever comes first.
-        let is_for_all = within == 1 || failed.iter().all(|(_, error): &(_, InputError)| error.is_unknown_name());
+        let is_for_all = within == 1 || failed.iter().all(|(_, error)| error.is_unknown_name());
         let is_everywhere = failed.len() as u64 == outers && is_for_all;
-        let is_wrong = |&(scenario, _): &(usize, InputError)| is_everywhere || self.deliveries[scenario].is_empty();
-        failed.into_iter().find(is_wrong).map_or(Ok(()), |(_, error)| Err(error))
+        let has_none = |point: u64| self.deliveries[self.scenario_of(point)].is_empty();
+        failed.retain(|(point, _)| is_everywhere || has_none(*point));
+        // The one that says most, wherever it stands: a value that is wrong, before a key that a scenario lacks.
+        let is_shared = failed.len() as u64 == outers && failed.iter().all(|(_, error)| *error == failed[0].1);
+        let worst = failed.into_iter().min_by_key(|(point, error)| (error.is_unknown_name(), self.whose(*point)));
+        worst.map_or(Ok(()), |(point, error)| Err(if is_shared { error } else { self.named(error, point) }))
+    }
+
+    /// The index of a point's scenario.
+    fn scenario_of(&self, point: u64) -> usize {
+        (point / self.points_of_scenario()) as usize
+    }
+
+    /// A point's scenario, and its platform if the sweep names any: `emr-4-drives on optane`.
+    pub(super) fn whose(&self, point: u64) -> String {
+        let (scenario, platform, _) = self.of_point(point);
+        let name = std::path::Path::new(scenario).file_name().map_or(scenario.into(), |name| name.to_string_lossy());
+        platform.map_or_else(|| name.to_string(), |platform| format!("{name} on {platform}"))
+    }
+
+    /// An error of a point. With several scenarios or platforms it names the point's.
+    fn named(&self, mut error: InputError, point: u64) -> InputError {
+        if self.definition.scenarios.len() > 1 || self.definition.platforms.len() > 1 {
+            let comma = if error.key.is_empty() { "" } else { ", " };
+            error.key = format!("{}{comma}in {}", error.key, self.whose(point));
+        }
+        error
     }
 
     /// An error in what stands in the sweep's file and not on a command line.
@@ -212,7 +235,7 @@ impl Grid {
             scenario: scenario.to_owned(),
             platform: platform.map(str::to_owned),
             values: values.into_iter().map(|value| value.map(str::to_owned)).collect(),
-            delivery: self.deliveries[(point / self.points_of_scenario()) as usize][delivery as usize].clone(),
+            delivery: self.deliveries[self.scenario_of(point)][delivery as usize].clone(),
             seed: seeds[seed as usize],
         }
     }
@@ -236,6 +259,11 @@ impl Grid {
         (&scenarios[scenario], platforms[platform].as_deref(), values.collect())
     }
 
+    /// Why a point has no plan in any of its deliveries that are asked for; none if it has one in each.
+    pub(super) fn refusal(&self, point: u64) -> Option<InputError> {
+        self.plan(point, None).err().map(|error| self.named(error, point))
+    }
+
     /// The plan of a point: with one delivery, or with those of the sweep.
     ///
     /// # Errors
@@ -245,7 +273,7 @@ impl Grid {
         let own = self.keys.iter().zip(values).filter_map(|(key, value)| Some(format!("{key}={}", value?)));
         let deliveries = match delivery {
             Some(delivery) => vec![delivery.to_owned()],
-            None => self.deliveries[(point / self.points_of_scenario()) as usize].clone(),
+            None => self.deliveries[self.scenario_of(point)].clone(),
         };
         let request = Request {
             input: scenario.to_owned(),

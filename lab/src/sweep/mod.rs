@@ -18,7 +18,7 @@ pub use grid::{Grid, RUNS_MAX, Setup};
 pub use parts::Parts;
 pub use read::{Axis, Definition};
 pub use results::{Results, Written};
-pub use run::{Done, carry_out, carry_out_runs};
+pub use run::{Done, carry_out, carry_out_runs, impossible};
 pub use store::{Record, Shard};
 
 use crate::input::InputError;

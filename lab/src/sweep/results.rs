@@ -111,7 +111,7 @@ impl Results {
             rows: self.rows(),
             errors: self.errors(),
             unsteady: self.unsteady(),
-            none_ran: self.none_ran().map(str::to_owned),
+            none_ran: self.none_ran(),
         };
         for (name, bytes) in files {
             let path = folder.join(name);
@@ -148,9 +148,17 @@ impl Results {
         [by_point.values().filter(|is_unsteady| **is_unsteady).count() as u64, by_point.len() as u64]
     }
 
-    fn none_ran(&self) -> Option<&str> {
-        let first = self.records.first()?.error.as_deref()?;
-        self.records.iter().all(|record| record.error.is_some()).then_some(first)
+    fn none_ran(&self) -> Option<String> {
+        let errors: Vec<&str> = self.records.iter().map(|record| record.error.as_deref()).collect::<Option<_>>()?;
+        // The one that says most, wherever it stands: not that of a scenario that lacks a key.
+        let at = errors.iter().position(|error| !error.contains("the name is unknown")).unwrap_or(0);
+        let is_one = self.grid().definition.scenarios.len() == 1 && self.grid().definition.platforms.len() == 1;
+        let whose = if is_one {
+            String::new()
+        } else {
+            format!("{}: ", self.grid().whose(self.grid().point_of(self.records.get(at)?.run)))
+        };
+        Some(format!("{whose}{}", errors[at]))
     }
 
     /// The table as CSV (RFC 4180, with line feeds).

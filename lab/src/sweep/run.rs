@@ -81,6 +81,24 @@ pub fn carry_out(sweep: &Sweep, shard: Shard, folder: &Path, stop: &StopFlag) ->
     Ok(Done { records, before, torn, warnings })
 }
 
+/// The points of a shard that are not possible, found by planning all of them: each error once, with how many points have
+/// it; and the number of the shard's points.
+pub fn impossible(sweep: &Sweep, shard: Shard) -> (Vec<(String, u64)>, usize) {
+    let runs = (0..sweep.grid.runs()).filter(|&run| shard.has(run));
+    let mut points: Vec<u64> = runs.map(|run| sweep.grid.point_of(run)).collect();
+    points.dedup();
+    let refusal = |&point: &u64| inputs::with(sweep.given.clone(), || sweep.grid.refusal(point));
+    let found: Vec<String> = points.par_iter().filter_map(refusal).map(|error| error.to_string()).collect();
+    let mut counts: Vec<(String, u64)> = Vec::new();
+    for error in found {
+        match counts.iter_mut().find(|(known, _)| *known == error) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((error, 1)),
+        }
+    }
+    (counts, points.len())
+}
+
 /// Carries out these runs, and keeps them nowhere. Returns a line for each that ended before `stop` was set, as the file of
 /// a shard has it.
 pub fn carry_out_runs(sweep: &Sweep, runs: &[u64], stop: &StopFlag) -> String {

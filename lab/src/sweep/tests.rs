@@ -73,12 +73,47 @@ fn a_key_that_one_platform_lacks_is_an_error_in_its_rows() {
     }
 }
 
+/// The value is wrong where the key is known, and the key unknown elsewhere: the first of the two was told.
+#[test]
+fn an_impossible_value_is_told_alike_wherever_its_scenario_stands() {
+    let of = |scenarios: &str, deliveries: &str| {
+        let text = format!("scenario = {scenarios}\n{deliveries}[grid]\n\"job.iodepth\" = [0, 100000]\n");
+        Grid::new(parse(&text).unwrap()).map(|grid| grid.runs()).map_err(|error| error.to_string())
+    };
+    let expected = "s.toml:3: job.iodepth, in emr-low-qd1: `0` ";
+    for scenarios in ["[\"emr-low-qd1\", \"rdma-qd1\"]", "[\"rdma-qd1\", \"emr-low-qd1\"]"] {
+        let error = of(scenarios, "").unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    // With deliveries every point is planned before the first run.
+    for scenarios in ["[\"j.fio\", \"rdma-qd1\"]", "[\"rdma-qd1\", \"j.fio\"]"] {
+        let text = format!("scenario = {scenarios}\ndeliveries = [\"remapped\"]\n[grid]\n\"job.iodepth\" = [1, 0]\n");
+        let (told, points) = impossible(&folder(&text).1.unwrap(), Shard::WHOLE);
+        let of = |text: &str| told.iter().find(|(error, _)| error.contains(text)).map(|(_, count)| *count);
+        assert_eq!(
+            (told.len(), points, of("job.iodepth, in j.fio: `0` "), of("in rdma-qd1: ")),
+            (2, 4, Some(1), Some(2)),
+            "{told:?}"
+        );
+    }
+}
+
+/// Only the first 64 points of a scenario were tried for its deliveries.
+#[test]
+fn a_scenario_has_the_deliveries_of_whichever_point_is_possible() {
+    let wrong: Vec<String> = (0..70).map(|at| format!("[[points]]\ncpus = {}\n", 5000 + at)).collect();
+    let text = format!("scenario = \"emr-low-qd1\"\n{}[[points]]\nduration = \"1 ms\"\n", wrong.concat());
+    let grid = Grid::new(parse(&text).unwrap()).map_err(|error| error.to_string());
+    assert!(grid.as_ref().is_ok_and(|grid| grid.runs() > 0), "{grid:?}");
+}
+
 #[test]
 fn what_is_wrong_in_a_sweep_is_named_with_its_line() {
     for (text, error) in [
         ("seeds = 1\n", "s.toml: scenario: must be given; valid: the name of a scenario"),
         ("scenario = \"x\"\ngird = 1\n", "s.toml:2: gird: the name is unknown; valid: grid"),
         ("schema = 2\nscenario = \"x\"\n", "s.toml:1: schema: `2` is a form that only a newer program reads; valid: 1"),
+        ("schema = \"1\"\nscenario = \"x\"\n", "s.toml:1: schema: `1` is a string; valid: 1, without quotes"),
         ("scenario = \"x\"\nseeds = 0\n", "s.toml:2: seeds: `0` is no number of seeds; valid: how many from 1"),
         ("scenario = \"x\"\n[grid]\na = [1, 1]\n", "s.toml:3: a: `1` stands there twice"),
         (
