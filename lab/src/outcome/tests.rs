@@ -2,6 +2,7 @@ use hdrhistogram::Histogram;
 
 use super::*;
 use crate::kinds::storage::{DRIVE_LINK, Drive, StorageOutcome};
+use drivers::nvme::CompletionLook;
 
 /// Literal rows of the two-sided 95 % column of the printed table.
 #[test]
@@ -55,6 +56,16 @@ fn quantity_ids_are_unique() {
     for (at, quantity) in quantities.iter().enumerate() {
         assert!(quantities[..at].iter().all(|q| q.id != quantity.id), "{} twice", quantity.id);
     }
+}
+
+/// The line said that columns named ours look at completions, also where a setting had switched that off.
+#[test]
+fn the_line_under_the_table_says_whether_columns_look_at_completions() {
+    let of = |look| StorageOutcome { look, ..StorageOutcome::default() }.columns().unwrap();
+    assert!(of(None).contains("where they say ours, with this driver's look"));
+    assert!(of(Some(CompletionLook::Off)).contains("options.check_queue=off none looks at completions"));
+    assert!(of(Some(CompletionLook::On)).contains("options.check_queue=on all have this driver's look"));
+    assert!(of(Some(CompletionLook::Auto)).contains("options.check_queue=auto all have"));
 }
 
 fn utilised(link: f64, remap: f64, cpu_idle: u64) -> Outcome {

@@ -7,6 +7,7 @@ use crate::outcome::quantity::{CPU, MSI_PATH, THROUGHPUT, at, mean, per_second, 
 use crate::outcome::{Bottleneck, CpuTime, DevicePart, Headline, Latency, Outcome, Published, Quantity, Unit};
 use crate::report::RunReport;
 use Unit::{BytesPerSecond, Nanoseconds, PerSecond, Percent};
+use drivers::nvme::CompletionLook;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -35,6 +36,9 @@ pub struct StorageOutcome {
     /// The jobs, those with `group_reporting` together; empty if a run did not measure its threads apart.
     #[serde(default)]
     pub jobs: Vec<JobFigures>,
+    /// The look at completions that every column has by `options.check_queue`; none: each its own.
+    #[serde(skip)]
+    pub look: Option<CompletionLook>,
     /// What the jobs should have had in flight.
     #[serde(skip)]
     pub turns: Turns,
@@ -201,7 +205,12 @@ impl Measured for StorageOutcome {
     }
 
     fn columns(&self) -> Option<&'static str> {
-        Some(COLUMNS)
+        Some(match self.look {
+            None => COLUMNS,
+            Some(CompletionLook::Off) => COLUMNS_OFF,
+            Some(CompletionLook::Auto) => COLUMNS_AUTO,
+            Some(CompletionLook::On) => COLUMNS_ON,
+        })
     }
 
     fn published(&self) -> &'static [Published] {
@@ -229,6 +238,12 @@ impl Outcome {
 
 /// Under the table.
 const COLUMNS: &str = "Columns: stock Linux, and where they say ours, with this driver's look at completions.";
+/// The same where a setting replaces the columns' own look.
+const COLUMNS_OFF: &str =
+    "Columns: stock Linux. With options.check_queue=off none looks at completions, not even those that say ours.";
+const COLUMNS_AUTO: &str =
+    "Columns: stock Linux, but by options.check_queue=auto all have this driver's look at completions, where it helps.";
+const COLUMNS_ON: &str = "Columns: stock Linux, but by options.check_queue=on all have this driver's look at completions, after every batch.";
 
 const DIRECTIONS: &str = "Reads, writes, trims, flushes";
 const COMPLETION: &str = "Completion latency";

@@ -192,6 +192,7 @@ impl Measured<'_> {
                 directions: (0..OPS).map(|op| Direction::of(&total, &latencies, op)).collect(),
                 submission_latency: Latency::from(&latencies.submission),
                 ends,
+                look: self.storage.check_queue,
                 turns: turns::of(self.storage.jobs.iter().zip(&tally.jobs), self.storage.staged),
                 stages: self.stages(&total, &latencies, completion.mean()),
                 jobs: details.as_ref().map_or_else(Vec::new, Details::figures),
