@@ -210,16 +210,20 @@ fn is_hidden(c: char) -> bool {
 pub(crate) fn nearest<'a>(given: &str, valid: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     const LIST_MAX: usize = 24;
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    // Names are in small letters.
+    // Names are in small letters, those of published rows in great ones.
     let small = given.to_ascii_lowercase();
     let mut by_distance: Vec<(usize, &str)> = valid
         .into_iter()
         .map(|name| {
-            let whole = edit_distance(given, name).min(edit_distance(&small, name) + usize::from(small != given));
-            (whole.min(edit_distance(&last(&small), &last(name)) + 1), name)
+            let name_small = name.to_ascii_lowercase();
+            let whole = edit_distance(&small, &name_small);
+            (whole.min(edit_distance(&last(&small), &last(&name_small)) + 1), name)
         })
         .collect();
     by_distance.sort_by_key(|&(distance, _)| distance);
+    if let Some((0, name)) = by_distance.first() {
+        return vec![(*name).to_owned()];
+    }
     let near = |&&(distance, _): &&(usize, &str)| distance <= 1 + given.chars().count().min(40) / 4;
     let close: Vec<String> = by_distance.iter().take(3).filter(near).map(|&(_, name)| name.to_owned()).collect();
     if !close.is_empty() {

@@ -317,6 +317,8 @@ mod tests {
         assert_eq!(select(rows().unwrap(), &[]).unwrap().len(), rows().unwrap().len());
         let error = select(rows().unwrap(), &["Q77".into()]).unwrap_err().to_string();
         assert!(error.starts_with("reproduce: Q77: the name is unknown; valid: "), "{error}");
+        let near = |id: &str| select(rows().unwrap(), &[id.into()]).unwrap_err().to_string();
+        assert_eq!(near("h4"), "reproduce: h4: the name is unknown; valid: H4");
     }
 
     #[test]
