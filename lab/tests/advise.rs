@@ -136,6 +136,33 @@ fn what_was_not_tried_is_not_called_needless() {
     assert!(found.warnings.iter().any(|warning| warning.contains("CPUs are busy today, above the budget of 0.5")));
 }
 
+/// Such remedies were left out without a word, and a server that posts was never compared with one that does not.
+#[test]
+fn a_server_that_posts_and_coalesces_is_compared_with_one_that_does_not() {
+    let sets = ["duration=2ms", "drives.coalescing_entries=8", "drives.coalescing_time=100us"];
+    let among = ["posted", "coalescing", "threads", "eoimode1", "rq_affinity"].map(String::from).to_vec();
+    let mut asked = Question { among, points: Some(0), ..question("emr-4-drives", &sets) };
+    asked.request.deliveries = Some(vec!["posted".into()]);
+    let found = advice(&asked);
+    let text = advise::text(&found, 160);
+    let names: Vec<&str> = found.candidates.iter().map(|candidate| candidate.name.as_str()).collect();
+    let is_told = |name: &str| names.contains(&name) || found.without_effect.iter().any(|other| other == name);
+    assert!(is_told("remapped") && is_told("coalescing off") && is_told("coalescing 32, 400 µs"), "{text}");
+    let why = |name: &str| found.not_applicable.iter().find(|other| other.name == name).map(|other| other.why.as_str());
+    assert_eq!(why("coalescing 8, 100 µs"), Some("it is so today"));
+    assert_eq!(why("eoimode1"), Some("it is for threaded interrupts behind a GIC"));
+    assert!(
+        text.contains("Does not apply\n") && text.contains("  threads: it is for a virtio network card\n"),
+        "{text}"
+    );
+    let json = serde_json::to_value(&found).unwrap();
+    assert!(
+        json["not_applicable"].as_array().is_some_and(|all| all.iter().any(|one| one["name"] == "threads")),
+        "{json}"
+    );
+    assert!(advise::page(&found).contains("Does not apply"));
+}
+
 #[test]
 fn the_same_question_has_the_same_bytes_and_a_page_needs_no_file() {
     let asked = question("gic-altra", &[]);

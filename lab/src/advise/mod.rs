@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `remedies.rs` | the one table of remedies: what each tries, needs, and how it is switched on |
 //! | `needs.rs` | what hardware, kernel, device and application allow |
+//! | `choose.rs` | which steps are tried here, and why the others are not |
 //! | `measure.rs` | the runs: today's server and each remedy, over seeds and moved constants |
 //! | `change.rs` | what a remedy changes, with its interval |
 //! | `rank.rs` | places, ties, and the verdicts |
 //! | `text.rs`, `page.rs` | the terminal's tables and the page |
 
 pub mod change;
+mod choose;
 mod measure;
 pub mod needs;
 mod page;
@@ -26,10 +28,11 @@ use crate::interrupt::StopFlag;
 use crate::plan::{Plan, Spans};
 use crate::scenario::Request;
 use change::{Changes, Figures, Points};
+use choose::{Choice, Tried, choose};
 use measure::Measured;
 use needs::{Possible, Stated};
 use rank::Verdict;
-use remedies::{REMEDIES, Remedy, Step, Subject};
+use remedies::REMEDIES;
 use serde::Serialize;
 use std::fmt;
 
@@ -74,10 +77,20 @@ impl Budget {
         found.ok_or_else(wrong)
     }
 
+    /// How many CPUs that are, of so many.
     fn cpus(self, of: u32) -> f64 {
         match self {
             Self::Cpus(cpus) => cpus,
             Self::Percent(percent) => percent / 100.0 * f64::from(of),
+        }
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpus(cpus) => write!(f, "{cpus}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
         }
     }
 }
@@ -189,6 +202,8 @@ pub struct Advice {
     pub without_effect: Vec<String>,
     /// Those that were not tried, or that failed.
     pub refused: Vec<Refused>,
+    /// Remedies, or steps of them, that do not apply to this server and job.
+    pub not_applicable: Vec<Refused>,
     /// What places follow.
     pub by: Criterion,
     /// The advice by each criterion.
@@ -206,6 +221,9 @@ pub struct Advice {
     pub warnings: Vec<String>,
     /// Ctrl-C ended it: some runs are missing.
     pub interrupted: bool,
+    /// Today's plan with the span that was simulated, for the manifest.
+    #[serde(skip)]
+    pub plan: Plan,
 }
 
 /// Why there is no advice.
@@ -242,14 +260,6 @@ const IOS_ENOUGH: f64 = 40_000.0;
 /// The shortest span that a run is shortened to.
 const SPAN_MIN_NS: u64 = 2_000_000;
 
-/// A remedy's step with its plan.
-struct Tried {
-    remedy: &'static Remedy,
-    step: Step,
-    possible: Possible,
-    plan: Plan,
-}
-
 /// Tries every remedy and ranks them.
 ///
 /// # Errors
@@ -258,7 +268,7 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
     let mut today = today(&question.request)?;
     known(&question.among)?;
     shorten(&mut today, stop)?;
-    let (tried, mut refused) = tried(question, &today);
+    let Choice { tried, mut refused, not_applicable } = choose(question, &today);
     let plans: Vec<&Plan> = std::iter::once(&today).chain(tried.iter().map(|one| &one.plan)).collect();
     let measured = measure::run(&plans, question.points, stop)?;
     let base = measured.of(0).map_err(AdviseError::Run)?;
@@ -305,6 +315,7 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
         over_budget,
         without_effect: without.into_iter().map(|candidate| candidate.name).collect(),
         refused,
+        not_applicable,
         by: question.by,
         verdicts,
         seeds: base.seeds.len(),
@@ -313,6 +324,7 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
         moved: measured.moved.clone(),
         warnings,
         interrupted: stop.is_set(),
+        plan: today,
     })
 }
 
@@ -367,38 +379,6 @@ fn shorten(today: &mut Plan, stop: &StopFlag) -> Result<(), AdviseError> {
     let enough_ns = if rate > 0.0 { (IOS_ENOUGH / rate * 1e9) as u64 } else { u64::MAX };
     today.spans.measured_ns = today.spans.measured_ns.min(enough_ns.max(SPAN_MIN_NS));
     Ok(())
-}
-
-/// Every step of every remedy that makes a difference and whose plan is valid; the others with their reasons.
-fn tried(question: &Question, today: &Plan) -> (Vec<Tried>, Vec<Refused>) {
-    let name = today.work.names().swap_remove(0);
-    let subject = Subject { plan: today, today: &name };
-    let (mut tried, mut refused): (Vec<Tried>, Vec<Refused>) = (Vec::new(), Vec::new());
-    let is_asked =
-        |remedy: &&'static Remedy| question.among.is_empty() || question.among.iter().any(|id| id == remedy.id);
-    for remedy in REMEDIES.iter().filter(is_asked) {
-        for step in (remedy.steps)(&subject) {
-            let possible = Possible::of(&step.needs, &today.platform, &question.stated);
-            if let Possible::No(why) = possible {
-                refused.push(Refused { name: step.name, why });
-                continue;
-            }
-            let delivery = step.delivery.clone().unwrap_or_else(|| name.clone());
-            let sets = [question.request.sets.clone(), step.sets.clone()].concat();
-            let request = Request { deliveries: Some(vec![delivery]), sets, ..question.request.clone() };
-            match request.plan() {
-                Ok(plan) => {
-                    let plan = Plan { spans: today.spans, ..plan };
-                    let is_same = |other: &Plan| other.work == plan.work && other.options == plan.options;
-                    if !is_same(today) && !tried.iter().any(|earlier| is_same(&earlier.plan)) {
-                        tried.push(Tried { remedy, step, possible, plan });
-                    }
-                }
-                Err(error) => refused.push(Refused { name: step.name, why: error.to_string() }),
-            }
-        }
-    }
-    (tried, refused)
 }
 
 fn candidate(tried: Tried, base: &Measured, ours: &Measured, are: Points) -> Candidate {
@@ -462,6 +442,7 @@ mod tests {
     fn a_budget_is_a_count_or_a_share_of_the_cpus() {
         assert_eq!(Budget::read("4").unwrap().cpus(32), 4.0);
         assert_eq!(Budget::read(" 50% ").unwrap().cpus(32), 16.0);
+        assert_eq!(Budget::read(" 50% ").unwrap().to_string(), "50%");
         for wrong in ["", "0", "-1", "101%", "many"] {
             assert!(Budget::read(wrong).is_err(), "{wrong}");
         }

@@ -1,7 +1,7 @@
 //! The advice as one self-contained page.
 
 use super::change::Change;
-use super::text::{basis, change, conclusion, head, marks, place, remarks};
+use super::text::{basis, change, conclusion, head, marks, not_applicable, place, remarks};
 use super::{Advice, Candidate};
 use crate::report::html::{document, html_table, row, section, with_data};
 use crate::report::plots::escape;
@@ -26,7 +26,8 @@ pub fn page(advice: &Advice) -> String {
         section("Throughput", bars(&advice.candidates)),
         section("Remedies", table(&advice.candidates)),
         section("Over the budget of CPUs", table(&advice.over_budget)),
-        section("Not ranked", refused(advice)),
+        section("Not ranked", reasons(refused(advice))),
+        section("Does not apply", reasons(not_applicable(advice))),
         section("How to read this", paragraphs(&basis(advice))),
     ];
     let data = serde_json::to_string_pretty(advice).expect("advice is plain data") + "\n";
@@ -91,8 +92,12 @@ fn table(candidates: &[Candidate]) -> String {
     html_table(&header.map(|(name, n)| (name.into(), n)), &candidates.iter().map(line).collect::<String>())
 }
 
-fn refused(advice: &Advice) -> String {
-    let line = |name: &str, why: &str| row([(escape(name), false), (escape(why), false)]);
-    let rows: String = advice.refused.iter().map(|refused| line(&refused.name, &refused.why)).collect();
+fn refused(advice: &Advice) -> Vec<(String, &str)> {
+    advice.refused.iter().map(|refused| (refused.name.clone(), refused.why.as_str())).collect()
+}
+
+/// What is not ranked, each with its reason.
+fn reasons(of: Vec<(String, &str)>) -> String {
+    let rows: String = of.iter().map(|(name, why)| row([(escape(name), false), (escape(why), false)])).collect();
     if rows.is_empty() { rows } else { html_table(&[("remedy".into(), false), ("why".into(), false)], &rows) }
 }

@@ -18,9 +18,12 @@ pub struct Remedy {
     pub id: &'static str,
     /// What it does, in a few words.
     pub about: &'static str,
-    /// What to try on a plan; empty where it does not apply.
-    pub steps: fn(&Subject<'_>) -> Vec<Step>,
+    /// What to try on a plan, or why it does not apply there.
+    pub steps: fn(&Subject<'_>) -> Steps,
 }
+
+/// The steps of a remedy, at least one; or the reason why it does not apply.
+pub type Steps = Result<Vec<Step>, String>;
 
 /// What a remedy is told of the server as it is today.
 pub struct Subject<'a> {
@@ -45,6 +48,8 @@ pub struct Step {
     pub how: &'static str,
     /// It gives CPU time to polling.
     pub polls: bool,
+    /// Why this step alone does not apply.
+    pub not_here: Option<String>,
 }
 
 /// Every remedy that the lab has.
@@ -77,9 +82,22 @@ impl Subject<'_> {
         self.plan.work.of::<K>().is_some()
     }
 
-    /// True if today's interrupts are remapped and delivered by the kernel as it is.
-    fn is_stock(&self) -> bool {
-        matches!(self.today, "remapped" | "plain")
+    /// The storage experiment, or why there is none.
+    fn of_drives(&self) -> Result<&Storage, String> {
+        self.storage().ok_or_else(|| "it is for jobs on drives".to_owned())
+    }
+
+    /// Refuses all loads but those of `K`.
+    fn only<K: crate::kinds::Kind>(&self, of: &str) -> Result<(), String> {
+        if self.is::<K>() { Ok(()) } else { Err(format!("it is for {of}")) }
+    }
+
+    /// Refuses today's deliveries that are not `valid`.
+    fn today_in(&self, valid: &[&str]) -> Result<(), String> {
+        match valid.contains(&self.today) {
+            true => Ok(()),
+            false => Err(format!("today's delivery is {}; it needs {}", self.today, valid.join(" or "))),
+        }
     }
 }
 
@@ -87,62 +105,92 @@ fn step(name: impl Into<String>, how: &'static str) -> Step {
     Step { name: name.into(), how, ..Step::default() }
 }
 
-fn posted(of: &Subject<'_>) -> Vec<Step> {
-    if !(of.is_stock() && (of.is::<Storage>() || of.is::<Accelerator>())) {
-        return Vec::new();
+/// Posted where interrupts are remapped or plain, and the way back where they are posted.
+fn posted(of: &Subject<'_>) -> Steps {
+    if !(of.is::<Storage>() || of.is::<Accelerator>()) {
+        return Err("it is for jobs on drives, or on an accelerator".into());
     }
-    vec![Step { delivery: Some("posted".into()), needs: vec![Posting, Kernel(6, 10)], ..step("posted", POSTED) }]
+    if of.today == "polled" {
+        return Err("today's queues are polled, and send no interrupts".into());
+    }
+    let needs = vec![Posting, Kernel(6, 10)];
+    match of.today.split_once(' ').map_or((of.today, None), |(first, rest)| (first, Some(rest))) {
+        // How a notification is handled, or how long its update takes, has no meaning without posting.
+        ("posted", rest) => {
+            let kept = rest.filter(|rest| matches!(*rest, "threaded" | "ours"));
+            let name = kept.map_or("remapped".to_owned(), |rest| format!("remapped {rest}"));
+            Ok(vec![Step {
+                delivery: Some(name.clone()),
+                ..step(name, "without the kernel parameter intremap=posted_msi")
+            }])
+        }
+        ("remapped", Some(rest)) => {
+            let name = format!("posted {rest}");
+            Ok(vec![Step { delivery: Some(name.clone()), needs, ..step(name, POSTED) }])
+        }
+        _ => Ok(vec![Step { delivery: Some("posted".into()), needs, ..step("posted", POSTED) }]),
+    }
 }
 
 /// Feature 08h: entries and units of 100 us.
 const COALESCING: [(u16, u16); 5] = [(2, 1), (4, 1), (8, 1), (32, 1), (32, 4)];
 
-fn coalescing(of: &Subject<'_>) -> Vec<Step> {
-    let Some(storage) = of.storage() else { return Vec::new() };
-    if storage.drives.iter().any(|drive| drive.coalescing.is_some()) {
-        return Vec::new();
+const FEATURE_08H: &str =
+    "nvme set-feature /dev/nvme0 -f 8 -v V, V = 256 x (time / 100 us) + entries - 1, for each drive";
+
+/// Steps of coalescing; where a drive coalesces already, also the way back.
+fn coalescing(of: &Subject<'_>) -> Steps {
+    let storage = of.of_drives()?;
+    if of.today == "polled" {
+        return Err("today's queues are polled, and send no interrupts".into());
     }
-    let of_steps = |(entries, steps): (u16, u16)| Step {
-        sets: vec![format!("drives.coalescing_entries={entries}"), format!("drives.coalescing_time={}us", steps * 100)],
-        needs: vec![Device("the drive honours feature 08h", "nvme get-feature /dev/nvme0 -f 8 after setting it")],
-        ..step(
-            format!("coalescing {entries}, {} µs", steps * 100),
-            "nvme set-feature /dev/nvme0 -f 8 -v V, V = 256 x (time / 100 us) + entries - 1, for each drive",
-        )
+    let set = |entries: u16, time_us: u16| {
+        vec![format!("drives.coalescing_entries={entries}"), format!("drives.coalescing_time={time_us}us")]
     };
-    COALESCING.into_iter().map(of_steps).collect()
+    let of_steps = |(entries, steps): (u16, u16)| Step {
+        sets: set(entries, steps * 100),
+        needs: vec![Device("the drive honours feature 08h", "nvme get-feature /dev/nvme0 -f 8 after setting it")],
+        ..step(format!("coalescing {entries}, {} µs", steps * 100), FEATURE_08H)
+    };
+    let is_on = storage.drives.iter().any(|drive| drive.coalescing.is_some());
+    let off =
+        Step { sets: set(1, 0), ..step("coalescing off", "nvme set-feature /dev/nvme0 -f 8 -v 0, for each drive") };
+    Ok(is_on.then_some(off).into_iter().chain(COALESCING.into_iter().map(of_steps)).collect())
 }
 
-fn check(of: &Subject<'_>) -> Vec<Step> {
-    if !(of.is::<Storage>() && matches!(of.today, "remapped" | "posted")) {
-        return Vec::new();
-    }
-    vec![Step {
+fn check(of: &Subject<'_>) -> Steps {
+    of.of_drives()?;
+    of.today_in(&["remapped", "posted"])?;
+    Ok(vec![Step {
         delivery: Some(format!("{} ours", of.today)),
         sets: vec!["options.check_queue=auto".into()],
         needs: vec![CustomKernel("a driver that looks at the completion queue after a submission")],
         ..step("completion check", "the look of docs/check-queue.md in the kernel's NVMe driver")
-    }]
+    }])
 }
 
-fn polled(of: &Subject<'_>) -> Vec<Step> {
-    let Some(storage) = of.storage().filter(|_| of.today != "polled") else { return Vec::new() };
+fn polled(of: &Subject<'_>) -> Steps {
+    let storage = of.of_drives()?;
+    if of.today == "polled" {
+        return Err("today's queues are polled already".into());
+    }
     let is_uring = storage.jobs.iter().all(|job| matches!(job.engine, IoEngine::IoUring { .. }));
     let sets = if is_uring { Vec::new() } else { vec!["job.ioengine=io_uring".into()] };
     let needs = if is_uring { Vec::new() } else { vec![Application("io_uring instead of its engine")] };
-    vec![Step {
+    Ok(vec![Step {
         delivery: Some(StorageVariant::Polled.to_string()),
         sets,
         needs,
         polls: true,
         ..step("polled queues", "module parameter nvme.poll_queues=N (a queue for each polling CPU); the job: hipri=1")
-    }]
+    }])
 }
 
-fn queues(of: &Subject<'_>) -> Vec<Step> {
-    let Some(most) = of.storage().and_then(|storage| storage.drives.iter().map(|drive| drive.queues).max()) else {
-        return Vec::new();
-    };
+fn queues(of: &Subject<'_>) -> Steps {
+    let most = of.of_drives()?.drives.iter().map(|drive| drive.queues).max().unwrap_or(0);
+    if most < 2 {
+        return Err("no drive has more than one queue".into());
+    }
     let of_count = |count: u32| Step {
         sets: vec![format!("drives.queues={count}")],
         needs: vec![CustomKernel("the NVMe driver takes a queue for each CPU and has no parameter for fewer")],
@@ -151,71 +199,66 @@ fn queues(of: &Subject<'_>) -> Vec<Step> {
             "fewer I/O queues in the driver's request (feature 07h)",
         )
     };
-    [most / 2, most / 4].into_iter().filter(|&count| count > 0).map(of_count).collect()
+    Ok([most / 2, most / 4].into_iter().filter(|&count| count > 0).map(of_count).collect())
 }
 
-fn rq_affinity(of: &Subject<'_>) -> Vec<Step> {
-    if !of.is::<Storage>() {
-        return Vec::new();
-    }
+fn rq_affinity(of: &Subject<'_>) -> Steps {
+    of.of_drives()?;
     let of_value = |value: u8| Step {
         sets: vec![format!("options.rq_affinity={value}")],
         ..step(format!("rq_affinity {value}"), "echo VALUE > /sys/block/nvme0n1/queue/rq_affinity, for each drive")
     };
-    [0, 1, 2].map(of_value).into()
+    Ok([0, 1, 2].map(of_value).into())
 }
 
-fn threaded(of: &Subject<'_>) -> Vec<Step> {
-    if !(of.is::<Storage>() && matches!(of.today, "remapped" | "posted")) {
-        return Vec::new();
-    }
-    vec![Step {
+fn threaded(of: &Subject<'_>) -> Steps {
+    of.of_drives()?;
+    of.today_in(&["remapped", "posted"])?;
+    Ok(vec![Step {
         delivery: Some(format!("{} threaded", of.today)),
         ..step("threaded handlers", "module parameter nvme.use_threaded_interrupts=1")
-    }]
+    }])
 }
 
-fn batch(of: &Subject<'_>) -> Vec<Step> {
-    let Some(storage) = of.storage() else { return Vec::new() };
-    let Some(depth) = storage.jobs.iter().map(|job| job.iodepth).min() else { return Vec::new() };
+fn batch(of: &Subject<'_>) -> Steps {
+    let depth = of.of_drives()?.jobs.iter().map(|job| job.iodepth).min().unwrap_or(0);
     let of_size = |size: u32| Step {
         sets: ["submit", "complete_min"].map(|part| format!("job.iodepth_batch_{part}={size}")).into(),
         needs: vec![Application("batches of that size")],
+        not_here: (size > 1 && size * 2 > depth)
+            .then(|| format!("a job has {depth} I/Os in flight; it needs {}", size * 2)),
         ..step(format!("batches of {size}"), "the job: iodepth_batch_submit and iodepth_batch_complete_min")
     };
-    [1, 8, 16, 32].into_iter().filter(|&size| size == 1 || size * 2 <= depth).map(of_size).collect()
+    Ok([1, 8, 16, 32].map(of_size).into())
 }
 
-fn passes(of: &Subject<'_>) -> Vec<Step> {
-    if !(of.is::<Accelerator>() && of.plan.platform.fabric.posted_capability.is_set()) {
-        return Vec::new();
+fn passes(of: &Subject<'_>) -> Steps {
+    of.only::<Accelerator>("jobs on an accelerator")?;
+    if !of.plan.platform.fabric.posted_capability.is_set() {
+        return Err("the IOMMU does not post interrupts (capability register, bit 59)".into());
     }
     let of_count = |count: u32| Step {
         delivery: Some(format!("posted passes={count}")),
         needs: vec![Posting, CustomKernel("MAX_POSTED_MSI_COALESCING_LOOP is a constant of the kernel")],
         ..step(format!("posted, {count} passes"), POSTED)
     };
-    [1, 3, 4].map(of_count).into()
+    Ok([1, 3, 4].map(of_count).into())
 }
 
-fn budget(of: &Subject<'_>) -> Vec<Step> {
-    if !of.is::<Accelerator>() {
-        return Vec::new();
-    }
+fn budget(of: &Subject<'_>) -> Steps {
+    of.only::<Accelerator>("jobs on an accelerator")?;
     let needs = vec![Posting, CustomKernel("a notification's handler with a bound on its time")];
-    vec![Step { delivery: Some("posted budget=2us".into()), needs, ..step("posted, at most 2 µs", POSTED) }]
+    Ok(vec![Step { delivery: Some("posted budget=2us".into()), needs, ..step("posted, at most 2 µs", POSTED) }])
 }
 
-fn self_ipi(of: &Subject<'_>) -> Vec<Step> {
-    if !of.is::<Accelerator>() {
-        return Vec::new();
-    }
+fn self_ipi(of: &Subject<'_>) -> Steps {
+    of.only::<Accelerator>("jobs on an accelerator")?;
     let needs = vec![Posting, CustomKernel("a notification's handler that sends each vector to its CPU")];
-    vec![Step { delivery: Some("posted self-ipi".into()), needs, ..step("posted, self-IPI", POSTED) }]
+    Ok(vec![Step { delivery: Some("posted self-ipi".into()), needs, ..step("posted, self-IPI", POSTED) }])
 }
 
-fn moderation(of: &Subject<'_>) -> Vec<Step> {
-    let Some(work) = of.plan.work.of::<Rdma>() else { return Vec::new() };
+fn moderation(of: &Subject<'_>) -> Steps {
+    let work = of.plan.work.of::<Rdma>().ok_or_else(|| "it is for jobs on an RDMA card".to_owned())?;
     let last = work.experiment.levels.last();
     let controller = |name: &str, how, needs| Step { delivery: Some(name.into()), needs, ..step(name, how) };
     let mut steps = vec![
@@ -230,12 +273,13 @@ fn moderation(of: &Subject<'_>) -> Vec<Step> {
         ..step(format!("level {level}"), "ib_modify_cq with that level's count and period")
     };
     steps.extend([last / 2, last].into_iter().filter(|&level| level > 0).map(fixed));
-    steps
+    Ok(steps)
 }
 
-fn interrupts(of: &Subject<'_>) -> Vec<Step> {
-    if !(of.is::<Network>() && of.today.ends_with("IRQ")) {
-        return Vec::new();
+fn interrupts(of: &Subject<'_>) -> Steps {
+    of.only::<Network>("a virtio network card")?;
+    if !of.today.ends_with("IRQ") {
+        return Err(format!("today's delivery is {}; it needs 1 IRQ", of.today));
     }
     let extension = CustomKernel("host and guest with the extension of docs/virtio-mmio-multi-irq.md");
     let several = |name: String, queues: &str| Step {
@@ -250,24 +294,26 @@ fn interrupts(of: &Subject<'_>) -> Vec<Step> {
         needs: vec![Device("the monitor gives its guest a PCI bus", "lspci in the guest")],
         ..step("virtio-pci", "the device on the PCI transport, with a vector for each queue")
     });
-    steps
+    Ok(steps)
 }
 
-fn threads(of: &Subject<'_>) -> Vec<Step> {
-    if !(of.is::<Network>() && of.today.ends_with("IRQ")) {
-        return Vec::new();
+fn threads(of: &Subject<'_>) -> Steps {
+    of.only::<Network>("a virtio network card")?;
+    if !of.today.ends_with("IRQ") {
+        return Err(format!("today's delivery is {}; it needs 1 IRQ", of.today));
     }
-    vec![Step {
+    Ok(vec![Step {
         delivery: Some(format!("{} polls=spread", of.today)),
         ..step("threaded NAPI", "echo 1 > /sys/class/net/eth0/threaded, each thread on a CPU of its own")
-    }]
+    }])
 }
 
-fn eoimode1(of: &Subject<'_>) -> Vec<Step> {
-    if !(of.is::<Threaded>() && of.today.starts_with("mask")) {
-        return Vec::new();
+fn eoimode1(of: &Subject<'_>) -> Steps {
+    of.only::<Threaded>("threaded interrupts behind a GIC")?;
+    if !of.today.starts_with("mask") {
+        return Err(format!("today's delivery is {}; it needs one that masks", of.today));
     }
-    vec![
+    Ok(vec![
         Step {
             delivery: Some("eoimode1".into()),
             needs: vec![CustomKernel("the series of 2021 was not merged")],
@@ -278,7 +324,7 @@ fn eoimode1(of: &Subject<'_>) -> Vec<Step> {
             needs: vec![CustomKernel("this project's GIC driver")],
             ..step("EOImode 1, ours", "the driver of docs/gic.md")
         },
-    ]
+    ])
 }
 
 #[cfg(test)]
@@ -286,11 +332,16 @@ mod tests {
     use super::*;
     use crate::scenario::Request;
 
-    fn steps(scenario: &str) -> Vec<(&'static str, Step)> {
-        let plan = Request::of(scenario).plan().unwrap();
+    fn steps_of(request: &Request) -> Vec<(&'static str, Step)> {
+        let plan = request.plan().unwrap();
         let today = plan.work.names()[0].clone();
         let of = Subject { plan: &plan, today: &today };
-        REMEDIES.iter().flat_map(|remedy| (remedy.steps)(&of).into_iter().map(move |step| (remedy.id, step))).collect()
+        let all = REMEDIES.iter().filter_map(|remedy| Some((remedy.id, (remedy.steps)(&of).ok()?)));
+        all.flat_map(|(id, steps)| steps.into_iter().map(move |step| (id, step))).collect()
+    }
+
+    fn steps(scenario: &str) -> Vec<(&'static str, Step)> {
+        steps_of(&Request::of(scenario))
     }
 
     #[test]
@@ -315,5 +366,37 @@ mod tests {
     #[test]
     fn a_remedy_that_is_in_use_is_not_offered() {
         assert!(steps("emr-polled").iter().all(|(id, _)| !matches!(*id, "polled" | "posted")));
+    }
+
+    /// A server that posts or coalesces already was never asked whether it should.
+    #[test]
+    fn what_is_switched_on_already_has_a_way_back() {
+        for (today, back) in [
+            ("posted", "remapped"),
+            ("posted threaded", "remapped threaded"),
+            ("posted update=150ns", "remapped"),
+            ("remapped ours", "posted ours"),
+        ] {
+            let request = Request { deliveries: Some(vec![today.into()]), ..Request::of("emr-4-drives") };
+            let steps = steps_of(&request);
+            let found: Vec<_> =
+                steps.iter().filter(|(id, _)| *id == "posted").map(|(_, step)| &step.delivery).collect();
+            assert_eq!(found, [&Some(back.to_owned())], "{today}");
+        }
+        let sets = vec!["drives.coalescing_entries=8".into(), "drives.coalescing_time=100us".into()];
+        let steps = steps_of(&Request { sets, ..Request::of("emr-4-drives") });
+        let off = steps.iter().find(|(_, step)| step.name == "coalescing off").unwrap();
+        assert!(off.1.needs.is_empty() && off.1.sets == ["drives.coalescing_entries=1", "drives.coalescing_time=0us"]);
+        assert!(steps_of(&Request::of("emr-4-drives")).iter().all(|(_, step)| step.name != "coalescing off"));
+    }
+
+    #[test]
+    fn a_remedy_says_why_it_does_not_apply() {
+        let plan = Request::of("emr-polled").plan().unwrap();
+        let of = Subject { plan: &plan, today: "polled" };
+        let why = |id: &str| (REMEDIES.iter().find(|remedy| remedy.id == id).unwrap().steps)(&of).unwrap_err();
+        assert_eq!(why("posted"), "today's queues are polled, and send no interrupts");
+        assert_eq!(why("threaded"), "today's delivery is polled; it needs remapped or posted");
+        assert_eq!(why("eoimode1"), "it is for threaded interrupts behind a GIC");
     }
 }

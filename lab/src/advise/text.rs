@@ -3,7 +3,7 @@
 use super::change::{Change, Criterion};
 use super::needs::Possible;
 use super::rank::Verdict;
-use super::{Advice, Candidate};
+use super::{Advice, Candidate, Refused};
 use crate::outcome::Unit;
 use crate::report::figure;
 
@@ -11,7 +11,7 @@ use crate::report::figure;
 const MOVED_MAX: usize = 8;
 
 /// Above the remedies.
-const HEADING: &str = "Changes in per cent of today, and how far seeds and constants leave them open";
+const HEADING: &str = "Changes in per cent of today, and from where to where seeds and constants leave them open";
 
 /// The whole text, no line longer than `columns`, but for single words.
 pub fn text(advice: &Advice, columns: u16) -> String {
@@ -150,10 +150,14 @@ pub(super) fn marks(candidate: &Candidate) -> &'static str {
     }
 }
 
-/// The same with one number for both sides of the interval, the greater: `+35.2 ±0.4`.
+/// The same in less room: `+35.2 ±0.4` where both sides are alike, and else the ends alone, `+34.8..+35.4`.
 fn short(change: Option<Change>) -> String {
     let Some(Change { percent, low, high }) = change else { return "–".into() };
-    format!("{} ±{:.1}", figure::signed(percent), (percent - low).max(high - percent))
+    let [below, above] = [percent - low, high - percent].map(|side| format!("{side:.1}"));
+    if below == above {
+        return format!("{} ±{above}", figure::signed(percent));
+    }
+    format!("{}..{}", figure::signed(low), figure::signed(high))
 }
 
 /// The remedies as the widest form that fits: a table with both ends of each interval, one with their width, or a block
@@ -224,7 +228,23 @@ fn ways(advice: &Advice) -> Vec<String> {
         lines.push("Not ranked".to_owned());
         lines.extend(advice.refused.iter().map(|refused| format!("  {}: {}", refused.name, refused.why)));
     }
+    if !advice.not_applicable.is_empty() {
+        lines.push("Does not apply".to_owned());
+        lines.extend(not_applicable(advice).into_iter().map(|(names, why)| format!("  {names}: {why}")));
+    }
     lines
+}
+
+/// What does not apply, and why: those with one reason together.
+pub(super) fn not_applicable(advice: &Advice) -> Vec<(String, &str)> {
+    let mut told: Vec<(String, &str)> = Vec::new();
+    for Refused { name, why } in &advice.not_applicable {
+        match told.iter_mut().find(|(_, known)| known == why) {
+            Some((names, _)) => *names += &format!(", {name}"),
+            None => told.push((name.clone(), why)),
+        }
+    }
+    told
 }
 
 /// What a remedy needs, behind the way.
@@ -304,7 +324,9 @@ mod tests {
         assert!(text.starts_with("1 posted *\n  throughput +35.2 (+34.8 to +35.5)\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
         let middle = ranked(&[candidate.clone()], 80);
-        assert!(middle.lines().count() == 2 && middle.contains("+35.2 ±0.4"), "{middle}");
+        assert!(middle.lines().count() == 2 && middle.contains("+34.8..+35.5"), "{middle}");
+        let even = Change { percent: 35.2, low: 34.8, high: 35.6 };
+        assert_eq!(short(Some(even)), "+35.2 ±0.4");
         candidate.changes.p99_9 = None;
         let wide = ranked(&[candidate], 130);
         assert!(wide.lines().count() == 2 && wide.contains("+34.8 to") && !wide.contains("p99.9"), "{wide}");

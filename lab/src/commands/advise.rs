@@ -54,7 +54,16 @@ fn carry_out(question: &Question, arguments: &[String], stop: &StopFlag) -> Resu
         AdviseError::Stopped => Failure::Interrupted,
         error => Failure::Run(error.into()),
     })?;
-    Ok((advice, Manifest::new(arguments, &read)))
+    let Question { among, cpu_budget, by, points, .. } = question;
+    let manifest = Manifest::new(arguments, &read)
+        .with_plan(&advice.plan)
+        .with("advise.among", among.clone())
+        .with("advise.by", format!("{by:?}").to_lowercase())
+        .with("advise.cpu_budget", cpu_budget.map(|budget| budget.to_string()))
+        .with("advise.device", question.stated.device)
+        .with("advise.kernel", question.stated.kernel.map(|(major, minor)| format!("{major}.{minor}")))
+        .with("advise.points", *points);
+    Ok((advice, manifest))
 }
 
 fn question(args: &AdviseArgs) -> Result<Question, Failure> {
