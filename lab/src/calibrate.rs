@@ -285,10 +285,12 @@ fn hold(found: &mut Calibration, centre: &[FreeConstant], region: &Region) {
         rows.retain(|(_, slope)| slope.abs() >= SEEN);
         rows.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
         let ends = &region.alone[at];
+        let alone = [text(ends[0].step), text(ends[1].step)];
         let held = Interplay {
-            alone: [text(ends[0].step), text(ends[1].step)],
+            // With one constant there is nothing to move together: points drawn inside would only say less.
+            joint: if centre.len() == 1 { alone.clone() } else { region.joint(at).map(text) },
+            alone,
             by: [by(ends[0].held), by(ends[1].held)],
-            joint: region.joint(at).map(text),
             rows,
         };
         found.constants[at].held = Some(held);

@@ -86,6 +86,18 @@ impl Manifest {
         serde::Deserialize::deserialize(value).map_err(|error: serde_json::Error| format!("is damaged: {error}"))
     }
 
+    /// With all settings and job options of the plans of several scenarios, under their names.
+    pub fn with_plans(mut self, plans: &BTreeMap<String, Plan>) -> Self {
+        let mut scenarios = serde_json::Map::new();
+        for (name, plan) in plans {
+            let of_plan = Self { settings: BTreeMap::new(), jobs: Vec::new(), ..self.clone() }.with_plan(plan);
+            scenarios.insert(name.clone(), of_plan.settings.into_iter().collect());
+            let named = |job: JobOptions| JobOptions { name: format!("{name}: {}", job.name), ..job };
+            self.jobs.extend(of_plan.jobs.into_iter().map(named));
+        }
+        self.with("scenarios", scenarios)
+    }
+
     /// With all settings and job options of a plan.
     pub fn with_plan(mut self, plan: &Plan) -> Self {
         self.settings = plan.settings.iter().map(|(key, text)| (key.clone(), text.as_str().into())).collect();

@@ -38,6 +38,8 @@ pub struct Row {
     pub formula: Option<Formula>,
     /// Where it was published.
     pub source: String,
+    /// Its line, for errors.
+    pub place: Place,
 }
 
 impl Row {
@@ -244,6 +246,7 @@ fn row(file: &str, number: u32, fields: &[String]) -> Result<Row, InputError> {
         },
         formula: None,
         source: source.clone(),
+        place,
     })
 }
 

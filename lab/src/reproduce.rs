@@ -1,6 +1,6 @@
 //! `campanile reproduce`: the published rows, each from a run of the scenario that gives it.
 
-use crate::input::{InputError, Place};
+use crate::input::{InputError, Place, Problem};
 use crate::interrupt::StopFlag;
 use crate::outcome::{Estimate, Outcome};
 use crate::plan::{Plan, Trial};
@@ -22,27 +22,44 @@ pub type Outcomes = BTreeMap<(String, String), Vec<Outcome>>;
 /// # Errors
 /// A scenario is wrong, or does not run the delivery of one of its rows.
 pub fn plans(rows: &[published::Row]) -> Result<BTreeMap<String, Plan>, InputError> {
-    let names: BTreeSet<&String> = rows.iter().flat_map(|row| &row.scenarios).collect();
-    let plans: Result<BTreeMap<String, Plan>, InputError> =
-        names.into_iter().map(|name| Ok((name.clone(), Request::of(name).plan()?))).collect();
-    let plans = plans?;
+    let mut plans: BTreeMap<String, Plan> = BTreeMap::new();
+    for row in rows {
+        for name in &row.scenarios {
+            if !plans.contains_key(name) {
+                let plan = Request::of(name).plan().map_err(|error| of_row(error, row, name))?;
+                plans.insert(name.clone(), plan);
+            }
+        }
+    }
     for row in rows {
         for name in &row.scenarios {
             let valid = plans[name].work.names();
             if let Some(delivery) = row.variants().find(|delivery| !valid.contains(delivery)) {
                 let why = format!("is no delivery of {name}");
                 let key = format!("row {}: delivery", row.id);
-                return Err(InputError::value(&Place::option("rows"), key, delivery, why, valid.join(", ")));
+                return Err(InputError::value(&row.place, key, delivery, why, valid.join(", ")));
             }
             let of = &plans[name].platform.name;
             if *of != row.platform {
                 let key = format!("row {}: platform", row.id);
                 let why = format!("is not the platform of {name}");
-                return Err(InputError::value(&Place::option("rows"), key, &row.platform, why, of));
+                return Err(InputError::value(&row.place, key, &row.platform, why, of));
             }
         }
     }
     Ok(plans)
+}
+
+/// An error about a scenario that does not exist is one of the row that names it.
+fn of_row(error: InputError, row: &published::Row, name: &str) -> InputError {
+    let key = format!("row {}: files", row.id);
+    match &*error.problem {
+        Problem::Io(why) if error.place.file == name => {
+            InputError::value(&row.place, key, name, why, "a scenario, or s.toml beside this file")
+        }
+        _ if error.place == Place::option("input") => InputError { place: row.place.clone(), key, ..error },
+        _ => error,
+    }
 }
 
 /// A run that failed.
@@ -170,7 +187,7 @@ pub fn check_quantities(rows: &[published::Row], outcomes: &Outcomes) -> Result<
                 let key = format!("row {}: quantity", row.id);
                 let valid = known.into_iter().collect::<Vec<_>>().join(", ");
                 let why = format!("is no quantity of {name}");
-                return Err(InputError::value(&Place::option("rows"), key, quantity, why, valid));
+                return Err(InputError::value(&row.place, key, quantity, why, valid));
             }
         }
     }
@@ -286,6 +303,7 @@ mod tests {
             scenarios: if usage == Usage::Derive { Vec::new() } else { vec!["s".into()] },
             formula: None,
             source: "a test".into(),
+            place: Place::line("rows.csv", 7),
         }
     }
 
@@ -297,8 +315,15 @@ mod tests {
             plans(&[row]).map(|plans| plans.len()).map_err(|error| error.to_string())
         };
         assert_eq!(of("posted"), Ok(1));
-        let error = "rows: row X1: delivery: `psoted` is no delivery of emr-4-drives; valid: remapped, posted";
+        let error = "rows.csv:7: row X1: delivery: `psoted` is no delivery of emr-4-drives; valid: remapped, posted";
         assert_eq!(of("psoted"), Err(error.to_owned()));
+    }
+
+    #[test]
+    fn a_scenario_that_does_not_exist_is_an_error_of_its_row() {
+        let scenarios = vec!["emr-4-drives".into(), "emr-4-divers".into()];
+        let error = plans(&[published::Row { scenarios, ..row("X1", "posted", Usage::Fit, Some(1.0)) }]).unwrap_err();
+        assert!(error.to_string().starts_with("rows.csv:7: row X1: files: `emr-4-divers` is neither"), "{error}");
     }
 
     /// Defect: it got the figure of the scenario's platform.
@@ -310,7 +335,10 @@ mod tests {
             ..row("X1", "posted", Usage::Report, Some(1.0))
         };
         let error = plans(&[wrong]).map(|plans| plans.len()).map_err(|error| error.to_string());
-        assert_eq!(error, Err("rows: row X1: platform: `spr` is not the platform of emr-4-drives; valid: emr".into()));
+        assert_eq!(
+            error,
+            Err("rows.csv:7: row X1: platform: `spr` is not the platform of emr-4-drives; valid: emr".into())
+        );
     }
 
     /// Defect: such a row was left out without a word.
@@ -322,7 +350,7 @@ mod tests {
         };
         assert_eq!(of("iops"), Ok(()));
         let error = of("p99").unwrap_err();
-        assert!(error.starts_with("rows: row X1: quantity: `p99` is no quantity of s; valid: "), "{error}");
+        assert!(error.starts_with("rows.csv:7: row X1: quantity: `p99` is no quantity of s; valid: "), "{error}");
     }
 
     fn derived(id: &str, formula: &str, ids: &[&str]) -> published::Row {

@@ -175,3 +175,59 @@ fn a_scenario_and_a_job_file_come_from_standard_input() {
         "campanile: -:2: duraton: the name is unknown; valid: duration\n"
     );
 }
+
+/// The files that only the simulated rows read were no inputs, and no setting stood there.
+#[test]
+fn advice_and_a_calibration_name_their_settings_and_inputs() {
+    let folder = folder();
+    let advise = ["advise", "s.toml", "--among", "rq_affinity", "--seeds", "1", "--points", "0", "--kernel", "6.10"];
+    text(&campanile(folder.path(), &[&advise[..], &["--cpu-budget", "50%", "--json", "a.json"]].concat()));
+    let manifest = &serde_json::from_str::<Value>(&read(folder.path(), "a.json")).unwrap()["manifest"];
+    let settings = &manifest["settings"];
+    assert_eq!((&settings["platform"], &settings["deliveries"]), (&"emr".into(), &serde_json::json!(["remapped"])));
+    assert_eq!(settings["options.harvest_passes"], "2", "defaults are settings too");
+    assert_eq!(settings["advise.among"], serde_json::json!(["rq_affinity"]));
+    assert_eq!((&settings["advise.kernel"], &settings["advise.cpu_budget"]), (&"6.10".into(), &"50%".into()));
+    assert_eq!(manifest["jobs"][0]["options"]["iodepth"], "4");
+
+    let platform = "about = \"mine\"\nbase = \"emr\"\n[fabric]\n\
+                    dispatch = { value = 112, unit = \"ns\", fit = true, reason = \"r\" }\n";
+    std::fs::write(folder.path().join("mine.toml"), platform).unwrap();
+    let scenario = SCENARIO.replace("\"emr\"", "\"mine.toml\"").replace("200 us", "400 us");
+    std::fs::write(folder.path().join("m.toml"), scenario).unwrap();
+    let rows = |file: &str, delivery: &str| {
+        let header = "id,platform,scenario,delivery,quantity,value,unit,use,files,source";
+        let row = format!("{header}\nX1,mine,a test,{delivery},iops,110,kIOPS,fit,{file},a test\n");
+        std::fs::write(folder.path().join("rows.csv"), row).unwrap();
+        campanile(folder.path(), &["calibrate", "./mine.toml", "--rows", "rows.csv", "--json", "c.json"])
+    };
+    for (file, delivery, expected) in [
+        ("gone.toml", "remapped", "rows.csv:2: row X1: files: `gone.toml` cannot be read"),
+        (
+            "m.toml",
+            "psoted",
+            "rows.csv:2: row X1: delivery: `psoted` is no delivery of m.toml; valid: remapped, posted",
+        ),
+    ] {
+        let output = rows(file, delivery);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && error.contains(expected), "{error}");
+    }
+    let said = text(&rows("m.toml", "remapped"));
+    assert!(!said.contains("all together"), "of one constant there is one interval: {said}");
+    let result = serde_json::from_str::<Value>(&read(folder.path(), "c.json")).unwrap();
+    if let Some(held) = result["constants"][0]["held"].as_object() {
+        assert_eq!(held["joint"], held["alone"]);
+    }
+    let manifest = &result["manifest"];
+    let paths: Vec<&str> =
+        manifest["inputs"].as_array().unwrap().iter().map(|input| input["path"].as_str().unwrap()).collect();
+    assert!(
+        ["j.fio", "m.toml", "mine.toml", "rows.csv"].iter().all(|name| paths.iter().any(|path| path.ends_with(name))),
+        "{paths:?}"
+    );
+    assert_eq!(manifest["variables"]["DEPTH"], "4");
+    assert_eq!(manifest["settings"]["scenarios"]["m.toml"]["platform"], "mine");
+    assert_eq!(manifest["settings"]["rows"], serde_json::json!(["X1"]));
+    assert_eq!(manifest["jobs"][0]["name"], "m.toml: a");
+}

@@ -179,6 +179,7 @@ fn littles_law_holds_at_every_point() {
         scenarios: vec![scenario.into()],
         formula: None,
         source: "a test".into(),
+        place: Place::line("rows.csv", 2),
     };
     let rows = vec![row("X1", "iops"), row("X2", "clat"), row("X3", "slat")];
     let platform = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
@@ -210,4 +211,29 @@ fn a_drive_is_never_faster_than_its_smallest_time() {
     rows::FreeConstant::move_all(&mut plan.platform, [(&mean_moved, 0.0), (&floor_moved, -0.5)].into_iter());
     assert_eq!(of(&plan), Some((floor * (-0.5f64).exp(), mean)));
     plan.validate().unwrap();
+}
+
+/// Of one constant two intervals were told, of which the second, of drawn points, was narrower.
+#[test]
+fn one_constant_has_one_interval() {
+    let platform = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
+    let constants = FreeConstant::own(&platform);
+    let held = |count: usize| {
+        let model = Formula(|x: &[f64]| Ok(vec![x.iter().sum()]));
+        let region = region::find(&model, &vec![WIDE; count], "test").unwrap().unwrap();
+        let mut found = Calibration {
+            constants: constants[..count].iter().map(|constant| pinned(constant, 0.0)).collect(),
+            followers: Vec::new(),
+            rows: vec![Fitted { id: "X1".into(), published: 1.0, before: 0.0, after: 0.0 }],
+            rounds: 0,
+            points: 0,
+            tried: 0,
+            interrupted: false,
+        };
+        hold(&mut found, &constants[..count], &region);
+        found.constants[0].held.clone().unwrap()
+    };
+    let (one, two) = (held(1), held(2));
+    assert_eq!(one.joint, one.alone);
+    assert_ne!(two.joint, two.alone, "two that are free together are free further");
 }

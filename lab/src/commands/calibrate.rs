@@ -8,6 +8,7 @@ use crate::inputs::{self, Given};
 use crate::manifest::Manifest;
 use crate::platform::Platform;
 use crate::published::{self, Usage};
+use crate::reproduce;
 use crate::setting::Setting;
 use std::collections::BTreeSet;
 
@@ -22,23 +23,33 @@ pub(super) fn calibrate(args: &CalibrateArgs, arguments: &[String]) -> Result<()
         };
         Ok::<_, InputError>((platform, rows))
     });
-    let (platform, rows) = inputs?;
+    let ((platform, rows), mut read) = (inputs?, read);
     let is_fitted = |row: &published::Row, name: &str| row.platform == name && row.usage == Usage::Fit;
     if !rows.iter().any(|row| is_fitted(row, &platform.name)) {
         let fitted: BTreeSet<&str> =
             rows.iter().filter(|row| row.usage == Usage::Fit).map(|row| row.platform.as_str()).collect();
         return Err(Failure::Input(without_rows(&named, &platform.name, rows.len(), fitted)));
     }
+    let fitted: Vec<published::Row> = rows.iter().filter(|row| is_fitted(row, &platform.name)).cloned().collect();
+    let (plans, of_plans) = inputs::noted(Given::default(), || reproduce::plans(&fitted));
+    let plans = plans?;
+    read.add(of_plans);
     let stop = stop_flag()?;
     let found = calibrate::calibrate(&platform, &rows, &stop).map_err(|error| match error {
         CalibrateError::Input(error) => Failure::Input(error),
         CalibrateError::Stopped => Failure::Interrupted,
+        CalibrateError::NoFigure(ref id) => {
+            let place = fitted.iter().find(|row| row.id == *id).map(|row| format!("{}: ", row.place));
+            Failure::Run(format!("{}{error}", place.unwrap_or_default()).into())
+        }
         error => Failure::Run(error.into()),
     })?;
     if !takes_standard_output(json.as_ref()) {
         cli::print_wide(&text(&platform.name, &found))?;
     }
-    write_table(json, Manifest::new(arguments, &read).with("platform", platform.name.as_str()), &found)?;
+    let ids: Vec<&str> = fitted.iter().map(|row| row.id.as_str()).collect();
+    let manifest = Manifest::new(arguments, &read).with("platform", platform.name.as_str()).with("rows", ids);
+    write_table(json, manifest.with_plans(&plans), &found)?;
     ended(&stop)
 }
 
@@ -103,15 +114,19 @@ fn pinned(found: &Calibration) -> String {
         let why = if is_off(found) { "one of them is outside it" } else { "it was interrupted" };
         return format!("\nNo intervals in which all rows stay within {percent} %: {why}.\n");
     }
-    let mut text = format!(
-        "\nWhere all rows stay within {percent} % ({percent} points of a share)\n{:28} {:>24} {:>17} {:>24}\n",
-        "constant", "moved alone", "held by", "all together"
-    );
+    // Of one constant, both intervals are one.
+    let is_one = found.constants.len() == 1;
+    let names = if is_one { ["from, to", ""] } else { ["moved alone", "all together"] };
+    let head = format!("{:28} {:>24} {:>17} {:>24}", "constant", names[0], "held by", names[1]);
+    let mut text =
+        format!("\nWhere all rows stay within {percent} % ({percent} points of a share)\n{}\n", head.trim_end());
     for Pinned { key, held, .. } in &found.constants {
         let Some(held) = held else { continue };
         let span = |[low, high]: &[String; 2]| format!("{low} to {high}");
         let by = held.by.join(", ");
-        text += &format!("{key:28} {:>24} {by:>17} {:>24}\n", span(&held.alone), span(&held.joint));
+        let joint = if is_one { String::new() } else { span(&held.joint) };
+        let line = format!("{key:28} {:>24} {by:>17} {joint:>24}", span(&held.alone));
+        text += &format!("{}\n", line.trim_end());
     }
     text += "\nWhat 1 % more of a constant changes\n";
     for Pinned { key, held, .. } in &found.constants {
@@ -121,8 +136,45 @@ fn pinned(found: &Calibration) -> String {
         text += &format!("{key:28} {}\n", if rows.is_empty() { "no row".into() } else { rows.join(", ") + " %" });
     }
     let Calibration { points, tried, .. } = found;
-    text + &format!(
-        "\nAll together: least and greatest over {points} points of {tried} that were run. Held below and above by the row\n\
-         that leaves its 2 % first; `no row`: not by any, up to the constant's bounds, a quarter or four times.\n"
-    )
+    let together = if is_one {
+        String::new()
+    } else {
+        format!("All together: least and greatest over {points} points of {tried} that were run.\n")
+    };
+    text + "\n"
+        + &together
+        + "Held below and above by the row that leaves its 2 % first; `no row`: not by any, up to the constant's bounds,\n\
+           a quarter or four times.\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibrate::Interplay;
+
+    #[test]
+    fn one_constant_has_one_interval_in_the_text() {
+        let span = |low: &str, high: &str| [low.to_owned(), high.to_owned()];
+        let constant = |key: &str| Pinned {
+            key: key.into(),
+            before: "1 ns".into(),
+            after: "1 ns".into(),
+            percent: 0.0,
+            held: Some(Interplay {
+                alone: span("1 ns", "2 ns"),
+                by: span("X1", "X1"),
+                joint: span("1 ns", "3 ns"),
+                rows: Vec::new(),
+            }),
+        };
+        let of = |constants: Vec<Pinned>| {
+            let (followers, rows) = (Vec::new(), Vec::new());
+            pinned(&Calibration { constants, followers, rows, rounds: 0, points: 9, tried: 9, interrupted: false })
+        };
+        let one = of(vec![constant("fabric.a")]);
+        assert!(one.contains("from, to") && one.contains("1 ns to 2 ns"), "{one}");
+        assert!(!one.contains("together") && !one.contains("1 ns to 3 ns"), "{one}");
+        let two = of(vec![constant("fabric.a"), constant("fabric.b")]);
+        assert!(two.contains("moved alone") && two.contains("all together") && two.contains("1 ns to 3 ns"), "{two}");
+    }
 }
