@@ -224,8 +224,9 @@ fn written_text(written: &Written) -> String {
     }
     text.push('\n');
     if *unsteady > 0 {
+        let are = if *unsteady == 1 { "is" } else { "are" };
         text += &format!(
-            "{unsteady} of {judged} points are not steady, column `steadiness` says why; `campanile run` names a ramp and a \
+            "{unsteady} of {judged} points {are} not steady, column `steadiness` says why; `campanile run` names a ramp and a \
              duration that may do\n"
         );
     }

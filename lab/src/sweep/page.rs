@@ -146,10 +146,13 @@ fn tick(unit: Unit) -> fn(f64) -> String {
 fn unsteady(results: &Results) -> String {
     match results.unsteady() {
         [0, _] => String::new(),
-        [unsteady, judged] => format!(
-            "<p class=\"warn\">{unsteady} of {judged} points are not steady; the column <code>steadiness</code> of the table \
-             says which, and why.</p>\n"
-        ),
+        [unsteady, judged] => {
+            let are = if unsteady == 1 { "is" } else { "are" };
+            format!(
+                "<p class=\"warn\">{unsteady} of {judged} points {are} not steady; the column <code>steadiness</code> of the \
+                 table says which, and why.</p>\n"
+            )
+        }
     }
 }
 

@@ -362,7 +362,7 @@ fn each_row_says_whether_its_span_is_steady() {
         assert!(!rows.is_empty() && rows.iter().all(|row| row.ends_with(verdict)), "{duration}: {rows:?}");
     }
     let page = String::from_utf8(std::fs::read(out.join("page.html")).unwrap()).unwrap();
-    assert!(page.contains("1 of 2 points are not steady"));
+    assert!(page.contains("1 of 2 points is not steady"));
 }
 
 /// Both have one version where no commit is known. The older has no spans, and its rows would have no verdict.
