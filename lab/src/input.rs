@@ -89,6 +89,9 @@ pub struct InputError {
     pub problem: Box<Problem>,
 }
 
+/// How the text of [`Problem::UnknownKey`] begins.
+pub(crate) const UNKNOWN_NAME: &str = "the name is unknown";
+
 /// The possible problems of input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Problem {
@@ -163,7 +166,7 @@ impl fmt::Display for InputError {
         }
         match &*self.problem {
             Problem::Io(text) | Problem::Syntax(text) => f.write_str(&visible(text)),
-            Problem::UnknownKey { valid } => write!(f, "the name is unknown; valid: {}", valid.join(", ")),
+            Problem::UnknownKey { valid } => write!(f, "{UNKNOWN_NAME}; valid: {}", valid.join(", ")),
             Problem::Missing { valid } => write!(f, "must be given; valid: {valid}"),
             Problem::Value { value, why, valid } => write!(f, "`{}` {why}; valid: {valid}", visible(value)),
         }

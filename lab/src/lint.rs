@@ -2,7 +2,7 @@
 
 use crate::fio::judge::{Judgement, judge};
 use crate::fio::{self, Section, Variables};
-use crate::input::{InputError, Place, Problem, Warning};
+use crate::input::{InputError, Place, Problem, UNKNOWN_NAME, Warning};
 use crate::platform::Platform;
 use crate::scenario::files::Files;
 use crate::scenario::{PLATFORM_DEFAULT, Request};
@@ -66,7 +66,7 @@ impl Finding {
     fn refused(error: &InputError) -> Self {
         let text = match &*error.problem {
             Problem::Io(text) | Problem::Syntax(text) => text.clone(),
-            Problem::UnknownKey { valid } => format!("the name is unknown; valid: {}", valid.join(", ")),
+            Problem::UnknownKey { valid } => format!("{UNKNOWN_NAME}; valid: {}", valid.join(", ")),
             Problem::Missing { valid } => format!("must be given; valid: {valid}"),
             Problem::Value { value, why, valid } => format!("`{value}` {why}; valid: {valid}"),
         };

@@ -57,7 +57,7 @@ pub struct Outcome {
 }
 
 /// Phases whose shortening differs by more than this are shortened unevenly: their spans are whole ns and whole I/Os.
-const UNEVEN: f64 = 1.01;
+pub(crate) const UNEVEN: f64 = 1.01;
 
 /// Jobs that run between two barriers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

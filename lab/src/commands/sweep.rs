@@ -8,7 +8,7 @@ use crate::input::{InputError, Place, Problem};
 use crate::inputs::Given;
 use crate::interrupt::StopFlag;
 use crate::sweep::{Done, Parts, Results, Shard, Sweep, Written, carry_out, carry_out_runs, impossible};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
@@ -16,7 +16,7 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     let folder = args.out.clone().unwrap_or_else(|| folder_of(&args.file));
     let stop = stop_flag()?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
-    let (wrong, points) = on_threads(args.jobs, || impossible(&sweep, shard))?;
+    let (wrong, points) = on_threads(args.jobs, || impossible(&sweep, shard, &stop))?;
     tell(&wrong, points);
     let done = on_threads(args.jobs, || carry_out(&sweep, shard, &folder, &stop))??;
     warn(&done.warnings);
@@ -168,8 +168,8 @@ fn folder_of(file: &str) -> PathBuf {
 const TOLD_MAX: usize = 20;
 
 /// Says which points are not possible, before the first run.
-fn tell(impossible: &[(String, u64)], points: usize) {
-    let count: u64 = impossible.iter().map(|(_, count)| count).sum();
+fn tell(impossible: &BTreeMap<String, u64>, points: usize) {
+    let count: u64 = impossible.values().sum();
     if count > 0 {
         say(format_args!("warning: {count} of {points} points are not possible, and are rows with their error:"));
     }

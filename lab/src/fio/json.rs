@@ -220,6 +220,7 @@ fn job(details: &Details, group: &ReportGroup) -> Job {
     let total = sum.total_ios();
     let target = sum.target;
     let none = Stat::default();
+    let (syncs, sync) = if counts_syncs(report) { (sum.ios[3], &sum.sync) } else { (0, &none) };
     Job {
         jobname: report.name.clone(),
         groupid: group.group,
@@ -233,12 +234,8 @@ fn job(details: &Details, group: &ReportGroup) -> Job {
         }),
         // fio leaves syncs out beside mixed directions.
         sync: (unified != Unified::Mixed).then(|| Syncs {
-            total_ios: if counts_syncs(report) { sum.ios[3] } else { 0 },
-            lat_ns: latency(
-                if counts_syncs(report) { &sum.sync } else { &none },
-                report.has_percentiles[1] || report.has_percentiles[2],
-                group,
-            ),
+            total_ios: syncs,
+            lat_ns: latency(sync, report.has_percentiles[1] || report.has_percentiles[2], group),
         }),
         mixed: (unified == Unified::Both).then(mixed),
         job_runtime: sum.span_ns * threads / 1_000_000,

@@ -5,7 +5,7 @@ use super::page;
 use super::store::{Content, Header, Record, is_same_sweep};
 use super::{Grid, Setup, Shard, Sweep};
 use crate::atomic_file::AtomicFile;
-use crate::input::{InputError, Place, Problem};
+use crate::input::{InputError, Place, Problem, UNKNOWN_NAME};
 use crate::manifest::Manifest;
 use crate::outcome::{Span, Steadiness, Verdict};
 use std::collections::BTreeMap;
@@ -151,7 +151,7 @@ impl Results {
     fn none_ran(&self) -> Option<String> {
         let errors: Vec<&str> = self.records.iter().map(|record| record.error.as_deref()).collect::<Option<_>>()?;
         // The one that says most, wherever it stands: not that of a scenario that lacks a key.
-        let at = errors.iter().position(|error| !error.contains("the name is unknown")).unwrap_or(0);
+        let at = errors.iter().position(|error| !error.contains(UNKNOWN_NAME)).unwrap_or(0);
         let is_one = self.grid().definition.scenarios.len() == 1 && self.grid().definition.platforms.len() == 1;
         let whose = if is_one {
             String::new()

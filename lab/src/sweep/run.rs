@@ -82,20 +82,20 @@ pub fn carry_out(sweep: &Sweep, shard: Shard, folder: &Path, stop: &StopFlag) ->
 }
 
 /// The points of a shard that are not possible, found by planning all of them: each error once, with how many points have
-/// it; and the number of the shard's points.
-pub fn impossible(sweep: &Sweep, shard: Shard) -> (Vec<(String, u64)>, usize) {
+/// it; and the number of the shard's points. Those are left out that were not planned when `stop` was set.
+pub fn impossible(sweep: &Sweep, shard: Shard, stop: &StopFlag) -> (BTreeMap<String, u64>, usize) {
     let runs = (0..sweep.grid.runs()).filter(|&run| shard.has(run));
     let mut points: Vec<u64> = runs.map(|run| sweep.grid.point_of(run)).collect();
     points.dedup();
-    let refusal = |&point: &u64| inputs::with(sweep.given.clone(), || sweep.grid.refusal(point));
-    let found: Vec<String> = points.par_iter().filter_map(refusal).map(|error| error.to_string()).collect();
-    let mut counts: Vec<(String, u64)> = Vec::new();
-    for error in found {
-        match counts.iter_mut().find(|(known, _)| *known == error) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((error, 1)),
-        }
-    }
+    let progress = Progress::new(points.len() as u64, "points planned");
+    let refusal = |&point: &u64| {
+        let error = inputs::with(sweep.given.clone(), || sweep.grid.refusal(point));
+        progress.step();
+        error.map(|error| error.to_string())
+    };
+    let found: Vec<String> = points.par_iter().filter(|_| !stop.is_set()).filter_map(refusal).collect();
+    let mut counts = BTreeMap::new();
+    found.into_iter().for_each(|error| *counts.entry(error).or_default() += 1);
     (counts, points.len())
 }
 

@@ -88,7 +88,7 @@ fn an_impossible_value_is_told_alike_wherever_its_scenario_stands() {
     // With deliveries every point is planned before the first run.
     for scenarios in ["[\"j.fio\", \"rdma-qd1\"]", "[\"rdma-qd1\", \"j.fio\"]"] {
         let text = format!("scenario = {scenarios}\ndeliveries = [\"remapped\"]\n[grid]\n\"job.iodepth\" = [1, 0]\n");
-        let (told, points) = impossible(&folder(&text).1.unwrap(), Shard::WHOLE);
+        let (told, points) = impossible(&folder(&text).1.unwrap(), Shard::WHOLE, &StopFlag::default());
         let of = |text: &str| told.iter().find(|(error, _)| error.contains(text)).map(|(_, count)| *count);
         assert_eq!(
             (told.len(), points, of("job.iodepth, in j.fio: `0` "), of("in rdma-qd1: ")),

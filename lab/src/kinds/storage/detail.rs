@@ -3,7 +3,7 @@
 use crate::fio::Reporting;
 use crate::fio::stat::{self, CLASS_COUNT, Moments, Stat};
 use crate::kinds::storage::load::{LatencyTarget, Steady};
-use crate::outcome::Latency;
+use crate::outcome::{Latency, UNEVEN};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -256,7 +256,7 @@ impl Details {
         for thread in threads {
             // Phases that are shortened unequally: what a thread counted is brought to the scale of the least.
             match thread.weight / least {
-                ratio if ratio > 1.01 => sum.merge(&thread.scaled(ratio)),
+                ratio if ratio > UNEVEN => sum.merge(&thread.scaled(ratio)),
                 _ => sum.merge(thread),
             }
         }

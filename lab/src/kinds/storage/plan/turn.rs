@@ -3,6 +3,7 @@
 use crate::kinds::storage::rig::split;
 use crate::kinds::storage::{JobPlan, Storage, Trims};
 use crate::platform::{Drive, Platform};
+use machine::Costs;
 use std::collections::BTreeMap;
 
 /// I/Os in flight whose turn is simulated, of all jobs together: a ramp and a span of four turns take half a million I/Os.
@@ -52,8 +53,6 @@ pub(super) fn turn_ns(storage: &Storage, platform: &Platform) -> u64 {
     (0..storage.drives.len()).filter_map(of_drive).max().unwrap_or(0).max(slices_ns(storage))
 }
 
-/// The time slice of the modelled scheduler.
-const SLICE_NS: f64 = 3e6;
 /// Time slices that a turn waits for at most.
 const SLICES_MAX: f64 = 100.0;
 
@@ -66,7 +65,8 @@ fn slices_ns(storage: &Storage) -> u64 {
         job.cpus.iter().for_each(|cpu| *sharers.entry(cpu.0).or_default() += share);
     }
     let most = sharers.into_values().fold(0.0, f64::max);
-    if most > 1.0 { (most.ceil().min(SLICES_MAX) * SLICE_NS) as u64 } else { 0 }
+    let slice_ns = Costs::default().time_slice.as_ns();
+    if most > 1.0 { most.ceil().min(SLICES_MAX) as u64 * slice_ns } else { 0 }
 }
 
 fn slower_rate(kind: &Drive) -> f64 {
