@@ -11,7 +11,8 @@ use crate::scenario::Request;
 use crate::scenario::files::Files;
 use crate::setting::Setting;
 
-/// Most runs of one sweep. Some thirty quantities of each are held in memory when the table is written: 3 KiB a run.
+/// Most runs of one sweep. Some thirty quantities of each and its timeline are held in memory when the table is written: 3 to
+/// 4 KiB a run.
 pub const RUNS_MAX: u64 = 200_000;
 /// Points of a scenario and platform that are tried for one that runs: 200,000 impossible ones took minutes.
 const TRIED_MAX: u64 = 256;
