@@ -126,8 +126,13 @@ fn waits_are_those_of_the_log() {
         let ours = ms(&json(&String::from_utf8_lossy(&output.stdout)));
         assert!(ours.abs_diff(expected_ms) <= 2, "{options}: {ours} ms");
         if fio::is_there() {
-            let fio = ms(&fio::judged(folder.path(), &job));
-            assert!(fio.abs_diff(ours) <= 60, "{options}: fio {fio} ms, here {ours} ms");
+            // fio sleeps by the clock, and a busy machine wakes it late now and then: one run of three must show its time.
+            let runs = || (0..3).map(|_| ms(&fio::judged(folder.path(), &job)));
+            assert!(
+                runs().any(|fio| fio.abs_diff(ours) <= 60),
+                "{options}: here {ours} ms, fio {:?} ms",
+                runs().collect::<Vec<_>>()
+            );
         }
     }
 }
