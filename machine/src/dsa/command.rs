@@ -48,7 +48,9 @@ impl Dsa {
         if trouble != CommandTrouble::None {
             world.tell(|| Fact::Struck { source: world.me(), fault: "accelerator command" });
         }
-        self.commands.fails = trouble == CommandTrouble::Fails;
+        let asks =
+            matches!(Command(command.command()), Command::RESET_DEVICE | Command::ENABLE_DEVICE | Command::ENABLE_WQ);
+        self.commands.fails = trouble == CommandTrouble::Fails || asks && world.refuses();
         let later = if let CommandTrouble::Late(later) = trouble { later } else { Ps(0) };
         let at = world.now() + self.config.timing.command + later;
         world.schedule(at, code::COMMAND, 0);

@@ -54,9 +54,11 @@ impl Nvme {
 
     fn admin(&mut self, world: &mut World<'_>, command: &Command) {
         let cid = command.cdw0.cid();
-        let waits = AdminOpcode(command.cdw0.opcode()) == AdminOpcode::ASYNC_EVENT_REQUEST;
+        let opcode = AdminOpcode(command.cdw0.opcode());
+        let waits = opcode == AdminOpcode::ASYNC_EVENT_REQUEST;
+        let deletes = matches!(opcode, AdminOpcode::DELETE_IO_SQ | AdminOpcode::DELETE_IO_CQ);
         if let Some(late) = self.config.faults.aborts_unanswered
-            && AdminOpcode(command.cdw0.opcode()) == AdminOpcode::ABORT
+            && opcode == AdminOpcode::ABORT
         {
             self.late_aborts.push(AbortDw10::from_bits(command.cdw10));
             world.schedule(world.now() + late, code::ABORT, command.cdw10.into());
@@ -67,8 +69,10 @@ impl Nvme {
         } else if self.config.faults.admin_fails && !waits {
             world.tell(|| Fact::Struck { source: world.me(), fault: "admin command" });
             Err(Status::INTERNAL_ERROR)
+        } else if !waits && !deletes && world.refuses() {
+            Err(Status::INTERNAL_ERROR)
         } else {
-            match AdminOpcode(command.cdw0.opcode()) {
+            match opcode {
                 AdminOpcode::DELETE_IO_SQ => self.delete_sq(world, command),
                 AdminOpcode::CREATE_IO_SQ => self.create_sq(command),
                 AdminOpcode::GET_LOG_PAGE => self.log_page(world, command),

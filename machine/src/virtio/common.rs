@@ -191,6 +191,12 @@ impl Common {
         }
     }
 
+    /// What a queue, or a change of the configuration, is mapped to: `vector`, if the device has so many and does not refuse it;
+    /// else none, which the driver reads back (VIRTIO 1.3, 4.1.5.1.2; MULTI_IRQ 3.1).
+    pub(super) fn mapped(world: &World<'_>, vector: u32, vectors: u32) -> u16 {
+        if vector < vectors && !world.refuses() { vector as u16 } else { NO_VECTOR }
+    }
+
     /// Starts the selected queue. A queue with invalid settings stays off, and the driver reads that back.
     pub(super) fn start_queue(&mut self, world: &mut World<'_>) {
         let features = RingFeatures {

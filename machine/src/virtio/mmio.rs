@@ -212,14 +212,16 @@ impl<D: Device> VirtioMmio<D> {
 
     /// MULTI_IRQ 3.1, rules 3 and 4.
     fn set_vector(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
-        let vector = if value < self.lines.count() { value as u16 } else { NO_VECTOR };
         match offset {
-            at::CONFIG_VECTOR => self.common.config_vector = vector,
+            at::CONFIG_VECTOR => self.common.config_vector = Common::mapped(world, value, self.lines.count()),
             at::VECTOR_ACK => {
                 self.accesses.acknowledgements += 1;
                 self.lines.acknowledge_vectors(world, value);
             }
-            _ => self.common.configure(world, |queue| queue.vector = vector),
+            _ => {
+                let vector = Common::mapped(world, value, self.lines.count());
+                self.common.configure(world, |queue| queue.vector = vector);
+            }
         }
     }
 

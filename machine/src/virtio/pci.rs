@@ -211,19 +211,21 @@ impl<D: Device> VirtioPci<D> {
     }
 
     fn common_write(&mut self, world: &mut World<'_>, field: u32, value: u32) {
-        let vector = if value < self.config.vectors.into() { value as u16 } else { NO_VECTOR };
         let half = |old: u64| with_field(old, field % 8 * 8, 32, value.into());
         let state = &mut self.common;
         match field {
             at::DEVICE_FEATURE_SELECT => state.device_features_select = value,
             at::DRIVER_FEATURE_SELECT => state.driver_features_select = value,
             at::DRIVER_FEATURE => state.set_driver_features(world, value),
-            at::CONFIG_MSIX_VECTOR => state.config_vector = vector,
+            at::CONFIG_MSIX_VECTOR => state.config_vector = Common::mapped(world, value, self.config.vectors.into()),
             at::DEVICE_STATUS => self.set_status(world, value as u8),
             at::QUEUE_SELECT => state.queue_select = value,
             at::QUEUE_SIZE => state.configure(world, |queue| queue.entries = value),
             // As on the MMIO transport, only before the queue starts; hardware may take it at any time.
-            at::QUEUE_MSIX_VECTOR => state.configure(world, |queue| queue.vector = vector),
+            at::QUEUE_MSIX_VECTOR => {
+                let vector = Common::mapped(world, value, self.config.vectors.into());
+                state.configure(world, |queue| queue.vector = vector);
+            }
             at::QUEUE_ENABLE if value == 1 => state.start_queue(world),
             at::QUEUE_RESET if value == 1 && state.has(Feature::RING_RESET) => {
                 if let Some(queue) = state.begin_queue_reset(world) {

@@ -281,7 +281,9 @@ impl Accelerator {
                 Err(DsaError::Busy) if !alone && SimHal.now_ns() < end_ns => SimHal.delay_ns(2_000),
                 Err(error @ DsaError::Dma(_)) => return Err(error),
                 // `setbacks` judges it.
-                Err(error @ DsaError::Timeout(..)) if self.starting.load(Relaxed) => return Err(error),
+                Err(error @ (DsaError::Timeout(..) | DsaError::Command(..))) if self.starting.load(Relaxed) => {
+                    return Err(error);
+                }
                 Err(error) if !self.is_explained(&error) => {
                     violate("operations", format!("the accelerator's driver: {error}, and no fault explains it"));
                 }
