@@ -53,7 +53,7 @@ impl Setbacks {
     /// # Panics
     /// When it fails without a setback, or once more behind it; when it has kept memory that no device uses.
     pub(crate) fn meet<T, E: Display>(&self, what: &str, attempt: impl Fn() -> Result<T, E>, mend: impl Fn()) -> T {
-        self.tried(what, |_| true, &attempt).unwrap_or_else(|set_back| {
+        self.tried(what, &attempt).unwrap_or_else(|set_back| {
             if set_back == Some(Setback::Stall) {
                 mend();
             }
@@ -61,23 +61,12 @@ impl Setbacks {
         })
     }
 
-    /// The same without stalls: behind a command without an answer a device is not to be mended so simply.
-    pub(crate) fn meet_answered<T, E: Display>(&self, what: &str, attempt: impl Fn() -> Result<T, E>) -> T {
-        let is_answered = |kind| kind != Setback::Stall;
-        self.tried(what, is_answered, &attempt).unwrap_or_else(|_| succeed(what, attempt()))
-    }
-
-    /// The first attempt, under the setback, if it is of a kind that `is_met`.
+    /// The first attempt, under the setback.
     ///
     /// # Errors
     /// Another attempt must be made: none was made yet, or it failed by this setback.
-    fn tried<T, E: Display>(
-        &self,
-        what: &str,
-        is_met: impl Fn(Setback) -> bool,
-        attempt: impl Fn() -> Result<T, E>,
-    ) -> Result<T, Option<Setback>> {
-        let is_due = |planned: &&Arc<Planned>| !planned.is_over.load(Relaxed) && is_met(planned.kind);
+    fn tried<T, E: Display>(&self, what: &str, attempt: impl Fn() -> Result<T, E>) -> Result<T, Option<Setback>> {
+        let is_due = |planned: &&Arc<Planned>| !planned.is_over.load(Relaxed);
         let planned = self.0.as_ref().filter(is_due).ok_or(None)?;
         let spared = planned.spared.load(Relaxed);
         machine::begin_setback(planned.kind, spared);
