@@ -35,10 +35,6 @@ fn every_fault_acts_and_passes_at_its_first_positions() {
         // The controllers of the small machine with NICs find no reason to change a level.
         "moderation nic-level-refused",
         "moderation nic-level-rounded",
-        // Their devices refuse nothing at set-up.
-        "pc-plain set-up-refused",
-        "pc-posted set-up-refused",
-        "pc-remapped set-up-refused",
         // A move changes the remapping entry, and leaves the message as it was.
         "pc-posted message-stale",
         "pc-remapped message-stale",
