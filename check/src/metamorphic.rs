@@ -7,14 +7,13 @@
 //! The load of these histories is the same whatever time its commands take ([`Build::comparable`](crate::subject::Build)),
 //! no fault is injected, and no step ends commands ([`Subject::is_comparable`](crate::subject::Subject::is_comparable)).
 
-use crate::campaign::{QUIET, replay_line};
+use crate::campaign::replay_line;
 use crate::cli::{self, CheckArgs, CheckError};
 use crate::history::Recipe;
-use crate::parallel;
+use crate::parallel::{self, Progress};
 use crate::report;
 use crate::run::{COMPARABLE, Outcome, Scenario};
 use crate::verdict::{Failure, Kind};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use machine::time::Ps;
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use serde::Serialize;
@@ -268,15 +267,10 @@ fn all(
     jobs: usize,
     recipe: impl Fn(u64) -> Recipe + Sync,
 ) -> Result<Vec<Verdict>, CheckError> {
-    let (pool, start) = (parallel::pool(jobs), Instant::now());
-    let bar =
-        ProgressBar::with_draw_target(Some(seeds.saturating_mul(families.len() as u64)), ProgressDrawTarget::hidden());
-    let bar = bar.with_style(ProgressStyle::with_template("{bar:30} {pos}/{len} histories").expect("a valid template"));
+    let pool = parallel::pool(jobs);
+    let progress = Progress::new(seeds.saturating_mul(families.len() as u64), "histories");
     let one = |family: &Family, seed| {
-        bar.inc(1);
-        if bar.is_hidden() && start.elapsed() > QUIET {
-            bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
+        progress.step();
         family.run(scenarios, &recipe(seed)).transpose()
     };
     let verdict = |&family: &&'static Family| {
@@ -284,9 +278,7 @@ fn all(
         let Family { name, about, forms, .. } = family;
         Ok(Verdict { family: name, about, histories: seeds, forms: forms.len(), broken: broken.transpose()? })
     };
-    let verdicts = families.iter().map(verdict).collect();
-    bar.finish_and_clear();
-    verdicts
+    families.iter().map(verdict).collect()
 }
 
 #[cfg(test)]

@@ -121,13 +121,13 @@ pub(crate) fn search(search: &Search) {
 }
 
 /// The result of a systematic search: a line for each machine, or, if `each`, for each set of operations.
-pub(crate) fn verdicts(verdicts: &[Verdict<'_>], each: bool, took: Duration) {
+pub(crate) fn verdicts(verdicts: &[Verdict], each: bool, took: Duration) {
     let mut machines: Vec<(String, [u64; 4])> = Vec::new();
     for verdict in verdicts {
         let explored = &verdict.explored;
         let name = format!("{} {}", verdict.scenario.name(), verdict.task);
         let cut: u64 = explored.cut.iter().sum();
-        if each {
+        if each && (verdict.task.strike.is_none() || explored.struck > 0) {
             let points: Vec<_> = explored.points.iter().map(u32::to_string).collect();
             let left = if cut == 0 { "all".into() } else { format!("{cut} left out") };
             say(format_args!("{name:<44} {:>8} schedules, {left}; points {}", explored.schedules(), points.join("+")));
@@ -150,10 +150,14 @@ pub(crate) fn verdicts(verdicts: &[Verdict<'_>], each: bool, took: Duration) {
             say(format_args!("\nFAILED {failure}\nchecker: {}\nreplay: {replay}", failure.checker));
         }
     }
-    let sum = |of: fn(&Verdict<'_>) -> u64| verdicts.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&Verdict) -> u64| verdicts.iter().map(of).sum::<u64>();
     let failed = sum(|verdict| verdict.explored.failure.is_some().into());
+    let struck = match sum(|verdict| verdict.explored.struck) {
+        0 => String::new(),
+        struck => format!(", {struck} of them struck by a fault,"),
+    };
     say(format_args!(
-        "{} sets of operations, {} complete, {} schedules in {:.1} s (measured), {failed} failed; digest {:#018x}",
+        "{} sets of operations, {} complete, {} schedules{struck} in {:.1} s (measured), {failed} failed; digest {:#018x}",
         verdicts.len(),
         sum(|verdict| verdict.explored.is_complete().into()),
         sum(|verdict| verdict.explored.schedules()),

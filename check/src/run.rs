@@ -98,7 +98,7 @@ const BRING_UP_NS: u64 = 400_000;
 fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>) -> Result<Run, KnobError> {
     let calm_from = Ps::from_ns(BRING_UP_NS + plan.span_ns);
     let (unrest, kinds) = match &plan.directed {
-        Some(Directed { how: How::InTurn(schedule), .. }) => (Some(Unrest::directed(schedule.clone())), Vec::new()),
+        Some(Directed { how: How::InTurn(schedule, _), .. }) => (Some(Unrest::directed(schedule.clone())), Vec::new()),
         Some(_) => (None, Vec::new()),
         None => unrest::draw(recipe, calm_from),
     };

@@ -47,6 +47,34 @@ impl Case {
     pub(crate) fn at(bench: usize) -> Self {
         Self { bench, fault: 0, lasts: false, behind: false, acts_times: 1, sets_back: None, name: String::new() }
     }
+
+    /// The fault strikes by itself, and tells of it.
+    pub(crate) fn tells(&self) -> bool {
+        !self.behind && self.sets_back.is_none()
+    }
+
+    /// The times at which the fault struck first, and as often as it is to; none if it did not so often.
+    fn struck(&self, run: &Run) -> Option<(Ps, Ps)> {
+        let mut struck = run.struck.clone();
+        struck.sort_unstable();
+        Some((*struck.first()?, *struck.get(self.acts_times - 1)?))
+    }
+
+    /// The history of `run` at the position of this number, from 1 on. If there are fewer, one without the fault, which ends early.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub(crate) fn nth<E>(&self, number: u32, run: impl Fn(When) -> Result<Run, E>) -> Result<Run, E> {
+        let mut when = When::Never;
+        let mut from = Ps(1);
+        for _ in 0..number {
+            let found = run(When::From(from))?;
+            let Some((first, last)) = self.struck(&found) else { return Ok(found) };
+            when = window(self, from, last.max(from));
+            from = first.max(from) + Ps(1);
+        }
+        run(when)
+    }
 }
 
 impl fmt::Display for Case {
@@ -122,9 +150,7 @@ impl<'a> Positions<'a> {
         }
         let from = self.last + Ps(1);
         let run = one(self.scenario, self.case, When::From(from), 0)?;
-        let mut struck = run.struck;
-        struck.sort_unstable();
-        let (Some(&first), Some(&last)) = (struck.first(), struck.get(self.case.acts_times - 1)) else {
+        let Some((first, last)) = self.case.struck(&run) else {
             return Ok(run.failure.map_or(Step::End, |failure| Step::Failed(failure, When::From(from))));
         };
         self.last = first.max(from);
@@ -208,7 +234,9 @@ pub(crate) fn execute(args: &CheckArgs, scenarios: &[&'static dyn Scenario], wan
     }
     let start = Instant::now();
     let budget = args.budget.unwrap_or(BUDGET_DEFAULT);
-    let verdicts = parallel::map(&cases, cli::jobs(args), |(scenario, case)| explore(*scenario, case, budget));
+    let verdicts = parallel::map(&cases, "machines and faults", cli::jobs(args), |(scenario, case)| {
+        explore(*scenario, case, budget)
+    });
     let verdicts = verdicts.into_iter().collect::<Result<Vec<_>, _>>()?;
     print(&verdicts, start.elapsed().as_secs_f64());
     #[derive(Serialize)]

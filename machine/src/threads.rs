@@ -176,10 +176,11 @@ impl Threads {
         }
     }
 
-    /// The running thread of `cpu`. While the CPU idles, the thread whose stack it uses.
+    /// The running thread of `cpu`. While the CPU idles, the thread whose stack it uses. None on the console, which is no CPU: what a
+    /// machine's end drops runs there.
     #[inline]
     pub(crate) fn current(&self, cpu: CpuId) -> Option<ThreadId> {
-        self.current[cpu.index()].get()
+        self.current.get(cpu.index())?.get()
     }
 
     /// `cpu` uses the stack of this thread from now on; with None, its idle coroutine's stack.

@@ -30,8 +30,8 @@ impl<T> Directed<T> {
 
 /// How they are done.
 pub(super) enum How {
-    /// Each by an agent of its own, in the order of a schedule.
-    InTurn(Schedule),
+    /// Each by an agent of its own, in the order of a schedule; perhaps while the only fault of the history lasts.
+    InTurn(Schedule, Option<Window>),
     /// One after the other, while the only fault of the history lasts.
     Alone(Window),
 }
@@ -96,36 +96,44 @@ impl<S: Subject> Live<'_, S> {
         let left = self.spawn(vec![before], |_| {});
         self.wait_for(&left, steps, "preparation")?;
         self.rig.start_load();
-        match how {
-            How::InTurn(_) => {
-                let steps = operations.len();
-                let each = operations.into_iter().map(|operation| vec![operation]).collect();
-                let left = self.spawn(each, machine::begin_agent);
-                self.wait_for(&left, steps, "managers")?;
-                Ok(Next::End)
+        let (each, begin, window): (_, fn(u8), _) = match how {
+            How::InTurn(_, window) => {
+                let each = operations.into_iter().map(|operation| vec![operation]);
+                (each.collect(), machine::begin_agent, window)
             }
-            How::Alone(window) => self.strike(operations, &window),
-        }
+            How::Alone(window) => (vec![operations], |_| {}, Some(window)),
+        };
+        let Some(window) = window else {
+            let steps = each.len();
+            let left = self.spawn(each, begin);
+            self.wait_for(&left, steps, "managers")?;
+            return Ok(Next::End);
+        };
+        self.strike(each, begin, &window)
     }
 
-    fn strike(&mut self, operations: Vec<S::Step>, window: &Window) -> Result<Next, Failure> {
+    fn strike(&mut self, each: Vec<Vec<S::Step>>, begin: fn(u8), window: &Window) -> Result<Next, Failure> {
         let (notes, armed) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(false)));
         let Window { behind, acts, acts_times, when } = *window;
         let (occasions, struck) = (self.occasions.clone(), self.struck.clone());
         let heard = (notes.clone(), armed.clone());
         let hears = Occasions { behind, acts, occasions, struck, notes: heard.0, armed: heard.1 };
         self.ledger.borrow_mut().extend(vec![Box::new(hears)]);
-        let steps = operations.len();
-        let left = self.spawn(vec![operations], |_| {});
+        let steps = each.iter().map(Vec::len).sum();
+        let left = self.spawn(each, begin);
         match when {
             When::Never | When::Spared(_) => {}
             When::From(from) => {
                 self.pass_until(from)?;
                 armed.set(true);
                 self.inject();
+                let end = self.rig.machine().now() + self.bound_of(steps);
                 while self.struck.borrow().len() < acts_times && left.load(Relaxed) > 0 {
-                    let next = self.rig.machine().now() + FIND_LOOK;
-                    self.pass_until(next)?;
+                    let now = self.rig.machine().now();
+                    if now >= end {
+                        self.wait_for(&left, steps, "managers")?;
+                    }
+                    self.pass_until(now + FIND_LOOK)?;
                 }
                 return Ok(Next::Over);
             }
@@ -170,10 +178,13 @@ impl<S: Subject> Live<'_, S> {
         left
     }
 
+    /// Operations follow each other, and each may take its bound.
+    fn bound_of(&self, steps: usize) -> Ps {
+        Ps(self.subject.step_bound().max(LOOK).0.saturating_mul(steps.max(1) as u64))
+    }
+
     fn wait_for(&mut self, left: &Arc<AtomicU32>, steps: usize, checker: &'static str) -> Result<(), Failure> {
         let is_done = |_: &_| left.load(Relaxed) == 0;
-        // Operations follow each other, and each may take its bound.
-        let bound = Ps(self.subject.step_bound().max(LOOK).0.saturating_mul(steps.max(1) as u64));
-        self.wait(bound, checker, is_done, |_| "an operation has not ended".into())
+        self.wait(self.bound_of(steps), checker, is_done, |_| "an operation has not ended".into())
     }
 }

@@ -8,7 +8,7 @@ use crate::history::Recipe;
 use crate::setbacks::KINDS;
 use crate::single::{Case, When};
 use crate::subject::{Bench, Single, Strikes, Subject, is_struck};
-use crate::systematic::{BenchNames, Task};
+use crate::systematic::{BenchNames, Strike, Task};
 use machine::unrest::turns::Schedule;
 
 /// A scenario, whatever its subject.
@@ -59,9 +59,16 @@ impl<S: Subject> Scenario for S {
         Subject::benches(self).iter().map(BenchNames::of).collect()
     }
     fn direct(&self, task: &Task, schedule: &Schedule, trace_spans_max: usize) -> Result<Run, KnobError> {
-        let bench = Subject::benches(self).swap_remove(task.bench);
-        let operations = task.operations.iter().map(|&index| bench.operations[index].1.clone()).collect();
-        small(self, bench, operations, (How::InTurn(schedule.clone()), None), trace_spans_max)
+        let run = |struck: Option<(Window, Fault<S::Fault>)>| {
+            let bench = Subject::benches(self).swap_remove(task.bench);
+            let operations = task.operations.iter().map(|&index| bench.operations[index].1.clone()).collect();
+            let (window, fault) = struck.unzip();
+            small(self, bench, operations, (How::InTurn(schedule.clone(), window), fault), trace_spans_max)
+        };
+        match &task.strike {
+            None => run(None),
+            Some(Strike { case, number }) => case.nth(*number, |when| run(Some(injected(self, case, when)))),
+        }
     }
     fn singles(&self) -> Vec<Case> {
         let (benches, singles) = (Subject::benches(self), Subject::singles(self));
@@ -96,25 +103,25 @@ impl<S: Subject> Scenario for S {
             let alone = Window { behind: None, acts: is_struck, acts_times: 1, when };
             return small(self, bench, Vec::new(), (How::Alone(alone), None), trace_spans_max);
         }
-        let Single { kind, fault, strikes } = Subject::singles(self).swap_remove(case.fault);
         let operations = bench.operations.iter().map(|(_, operation)| operation.clone()).collect();
-        let fault = match (&strikes, when) {
-            (Strikes::NextOf(endless), When::From(_)) => endless.clone(),
-            _ => fault,
-        };
-        let (behind, acts) = match strikes {
-            Strikes::Behind(behind, acts) => (Some(behind), acts),
-            _ => (None, is_struck as fn(&_) -> _),
-        };
-        let fault = Fault { number: 0, kind, from_ns: 0, until_ns: 0, what: fault };
-        small(
-            self,
-            bench,
-            operations,
-            (How::Alone(Window { behind, acts, acts_times: case.acts_times, when }), Some(fault)),
-            trace_spans_max,
-        )
+        let (window, fault) = injected(self, case, when);
+        small(self, bench, operations, (How::Alone(window), Some(fault)), trace_spans_max)
     }
+}
+
+/// The fault of a case, and when it strikes.
+fn injected<S: Subject>(subject: &S, case: &Case, when: When) -> (Window, Fault<S::Fault>) {
+    let Single { kind, fault, strikes } = subject.singles().swap_remove(case.fault);
+    let what = match (&strikes, when) {
+        (Strikes::NextOf(endless), When::From(_)) => endless.clone(),
+        _ => fault,
+    };
+    let (behind, acts) = match strikes {
+        Strikes::Behind(behind, acts) => (Some(behind), acts),
+        _ => (None, is_struck as fn(&_) -> _),
+    };
+    let window = Window { behind, acts, acts_times: case.acts_times, when };
+    (window, Fault { number: 0, kind, from_ns: 0, until_ns: 0, what })
 }
 
 /// A history of a small machine.

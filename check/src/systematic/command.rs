@@ -1,10 +1,11 @@
 //! The command of the systematic search.
 
-use super::{Search, Task};
+use super::{STRIKES_MAX, Search, Strike, Task};
 use crate::cli::{self, CheckArgs, CheckError, TRACE_SPANS_MAX};
 use crate::report;
 use crate::run::Scenario;
 use machine::unrest::turns::Schedule;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Schedules of a pair in a default search.
@@ -12,17 +13,22 @@ const BUDGET_DEFAULT: u64 = 2_000;
 
 /// Every order of the operations of the pairs whose names contain `pairs`.
 pub(crate) fn execute(args: &CheckArgs, scenarios: &[&'static dyn Scenario], pairs: &str) -> Result<u8, CheckError> {
+    let tasks_of = if args.struck.is_some() { Task::under_faults } else { Task::all };
     let of = |scenario: &&'static dyn Scenario| {
         let scenario = *scenario;
-        Task::all(scenario).into_iter().map(move |task| (scenario, task))
+        tasks_of(scenario).into_iter().map(move |task| (scenario, task))
     };
-    let all: Vec<_> = scenarios.iter().flat_map(of).collect();
-    let tasks: Vec<_> = match args.schedule {
-        Some(_) => all.into_iter().filter(|(_, task)| task.to_string() == pairs).collect(),
-        None => all.into_iter().filter(|(_, task)| task.to_string().contains(pairs)).collect(),
+    let meant = |name: &str, wanted: &str| match args.schedule {
+        Some(_) => name == wanted,
+        None => name.contains(wanted),
     };
+    let mut tasks: Vec<_> = scenarios.iter().flat_map(of).collect();
+    tasks.retain(|(_, task)| meant(task.operations_name(), pairs));
     if tasks.is_empty() {
         return Err(CheckError::Input(format!("--systematic {pairs}: valid is a pair, or a part of one; see --list")));
+    }
+    if let Some(wanted) = &args.struck {
+        tasks = struck(tasks, wanted, meant)?;
     }
     if let Some(schedule) = &args.schedule {
         return one_schedule(args, &tasks, schedule);
@@ -36,6 +42,33 @@ pub(crate) fn execute(args: &CheckArgs, scenarios: &[&'static dyn Scenario], pai
     cli::write_json(args, &cli::document(&super::document(&verdicts), None))?;
     let failure = verdicts.iter().find_map(|verdict| verdict.explored.failure.as_ref().map(|(_, failure)| failure));
     Ok(failure.map_or(0, |failure| failure.kind.exit_code()))
+}
+
+/// Those whose fault is meant by `FAULT`, or from a strike of its own on by `FAULT:NUMBER`.
+fn struck<T>(
+    tasks: Vec<(T, Task)>,
+    wanted: &str,
+    meant: impl Fn(&str, &str) -> bool,
+) -> Result<Vec<(T, Task)>, CheckError> {
+    let (fault, number) = match wanted.rsplit_once(':') {
+        Some((fault, number)) => (fault, number.parse().ok().filter(|number| (1..=STRIKES_MAX).contains(number))),
+        None => (wanted, Some(1)),
+    };
+    let known: BTreeSet<_> =
+        tasks.iter().filter_map(|(_, task)| Some(task.strike.as_ref()?.fault().to_owned())).collect();
+    let is_meant = |task: &Task| task.strike.as_ref().is_some_and(|strike| meant(strike.fault(), fault));
+    let with = |(scenario, task): (T, Task), number| {
+        (scenario, Task { strike: task.strike.map(|strike| Strike { number, ..strike }), ..task })
+    };
+    let chosen = number.map(|number| {
+        tasks.into_iter().filter(|(_, task)| is_meant(task)).map(|task| with(task, number)).collect::<Vec<_>>()
+    });
+    chosen.filter(|chosen| !chosen.is_empty()).ok_or_else(|| {
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        CheckError::Input(format!(
+            "--struck {wanted}: valid is one of these, or a part, and perhaps :1 to :{STRIKES_MAX}: {known}"
+        ))
+    })
 }
 
 fn one_schedule(

@@ -25,6 +25,8 @@ pub struct Explored {
     /// Schedules that the budget left out, by their number of preemptions from one on. If it left some out, their continuations are
     /// not known and not counted.
     pub cut: Vec<u64>,
+    /// Schedules in which a fault struck.
+    pub struck: u64,
     /// Over the digests of all runs.
     pub digest: u64,
     /// The first schedule that failed.
@@ -93,6 +95,7 @@ pub fn explore(agents: u8, bound: usize, budget: u64, mut run: impl FnMut(&Sched
         for schedule in level {
             let result = run(&schedule);
             explored.run[preemptions] += 1;
+            explored.struck += u64::from(!result.struck.is_empty());
             explored.digest = (explored.digest.rotate_left(5) ^ result.digest).wrapping_mul(0x517c_c1b7_2722_0a95);
             if preemptions == 0 && explored.points.is_empty() {
                 let points = |agent| result.turns.iter().filter(|turn| turn.agent == agent).map(|turn| turn.to).max();

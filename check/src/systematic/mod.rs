@@ -15,8 +15,12 @@ pub use search::{Search, Verdict, document, run};
 pub(crate) use search::{one, replay_line};
 
 use crate::run::Scenario;
+use crate::single::Case;
 use crate::subject::Bench;
 use std::fmt;
+
+/// A fault strikes at one of so many things that it meets first.
+const STRIKES_MAX: u32 = 4;
 
 /// A small machine and the names of its operations.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,7 +72,32 @@ pub struct Task {
     pub bench: usize,
     /// Which of its operations, by agent.
     pub operations: Vec<usize>,
+    /// A fault that strikes once meanwhile.
+    pub strike: Option<Strike>,
     name: String,
+}
+
+/// A fault that strikes once while operations are done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Strike {
+    /// The machine and the fault.
+    pub(crate) case: Case,
+    /// At which of the things that it meets in a schedule, from 1 on.
+    pub(crate) number: u32,
+}
+
+impl Strike {
+    /// The name of the fault.
+    fn fault(&self) -> &str {
+        self.case.name.split_once('/').map_or("", |(_, fault)| fault)
+    }
+}
+
+/// Fault and number: `no-memory:1`.
+impl fmt::Display for Strike {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.fault(), self.number)
+    }
 }
 
 impl Task {
@@ -76,16 +105,33 @@ impl Task {
     pub fn all(scenario: &dyn Scenario) -> Vec<Self> {
         let task = |bench: usize, names: &BenchNames, operations: Vec<usize>| {
             let each: Vec<_> = operations.iter().map(|&index| names.operations[index]).collect();
-            Self { bench, name: format!("{}/{}", names.name, each.join("+")), operations }
+            Self { bench, name: format!("{}/{}", names.name, each.join("+")), operations, strike: None }
         };
         let benches = scenario.benches().into_iter().enumerate();
         benches.flat_map(|(bench, names)| names.sets().into_iter().map(move |set| task(bench, &names, set))).collect()
     }
+
+    /// All tasks of a scenario, each under each fault that tells what it meets.
+    pub fn under_faults(scenario: &dyn Scenario) -> Vec<Self> {
+        let cases: Vec<_> = scenario.singles().into_iter().filter(Case::tells).collect();
+        let under = |task: Self| {
+            let cases = cases.iter().filter(|case| case.bench == task.bench);
+            let strikes = cases.map(|case| Strike { case: case.clone(), number: 1 });
+            strikes.map(|strike| Self { strike: Some(strike), ..task.clone() }).collect::<Vec<_>>()
+        };
+        Self::all(scenario).into_iter().flat_map(under).collect()
+    }
+
+    /// Machine and operations alone: `edge/move+disable`.
+    pub(crate) fn operations_name(&self) -> &str {
+        &self.name
+    }
 }
 
-/// Machine and operations: `edge/move+disable`.
+/// Machine and operations, and what strikes meanwhile: `edge/move+disable`, `edge/move+disable under no-memory:1`.
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
+        f.write_str(&self.name)?;
+        self.strike.iter().try_for_each(|strike| write!(f, " under {strike}"))
     }
 }
