@@ -149,7 +149,8 @@ impl FioOutput {
             }
         }
         if count > 0 {
-            self.notes.push(format!("{count} latencies are longer than the run, and left out: nothing measured them"));
+            self.notes
+                .push(format!("latencies longer than the run are left out, since nothing measured them: {count}"));
         }
     }
 

@@ -52,7 +52,7 @@ impl Results {
             jobs.retain(|job| !is_of_these(job));
             jobs.extend(before);
         } else if jobs.len() < count {
-            notes.push(format!("{} of {count} jobs did nothing, or are cut off", count - jobs.len()));
+            notes.push(format!("jobs that did nothing or are cut off: {} of {count}", count - jobs.len()));
         }
         (jobs, notes)
     }

@@ -56,7 +56,7 @@ fn of_json(text: &[u8]) -> Result<Found, FioJsonError> {
     let Clean { text, beyond } = json_text::clean(text);
     let mut found = of_clean(&text)?;
     if beyond > 0 {
-        found.notes.push(format!("{beyond} numbers are greater than any that can be read, and are left out"));
+        found.notes.push(format!("numbers greater than any that can be read are left out: {beyond}"));
     }
     Ok(found)
 }
@@ -69,7 +69,7 @@ fn of_clean(clean: &[u8]) -> Result<Found, FioJsonError> {
     let (lines, dropped) = json_text::without_other_lines(clean);
     let again = if dropped > 0 { search(&lines, false) } else { whole.clone() };
     if let Ok(mut found) = again {
-        found.notes.push(format!("{dropped} lines that are not JSON are left out"));
+        found.notes.push(format!("lines that are not JSON are left out: {dropped}"));
         return Ok(found);
     }
     match whole {
@@ -405,7 +405,7 @@ mod tests {
     fn lines_between_the_json_are_left_out() {
         let mixed = FIO.replace(" \"disk_util\"", "fio: terminating on signal 2\n \"disk_util\"");
         let (found, notes) = names(&mixed).unwrap();
-        assert_eq!((found.len(), notes.as_slice()), (2, &["1 lines that are not JSON are left out".to_owned()][..]));
+        assert_eq!((found.len(), notes.as_slice()), (2, &["lines that are not JSON are left out: 1".to_owned()][..]));
     }
 
     #[test]

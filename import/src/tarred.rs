@@ -46,8 +46,10 @@ fn files(
             Ok(read) => read,
             Err(_) if contents.files.is_empty() && contents.notes.is_empty() => return Err(ArchiveError::NoArchive),
             Err(error) => {
-                contents
-                    .note(format!("the archive is damaged behind its first {} files: {error}", contents.files.len()));
+                contents.note(format!(
+                    "the archive is damaged behind the files that were read ({}): {error}",
+                    contents.files.len()
+                ));
                 is_whole = false;
                 break;
             }

@@ -356,10 +356,10 @@ impl RunReport {
         let confidence = if seeds > 1 { "± is the 95 % confidence of the mean" } else { "one seed: no confidence" };
         let exception = if self.published.is_empty() { "" } else { " unless stated beside the published value" };
         format!(
-            "Platform {}; figures: {}{exception}.\n{seeds} seed{} of {} each; {confidence}.",
+            "Platform {}; figures: {}{exception}.\n{} of {} each; {confidence}.",
             self.platform,
             self.class.name(),
-            if seeds == 1 { "" } else { "s" },
+            figure::counted(seeds, "seed"),
             figure::duration(span as f64),
         )
     }

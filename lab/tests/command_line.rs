@@ -118,10 +118,10 @@ fn a_sweep_is_run_resumed_merged_and_run_again() {
     let sweep = "scenario = \"s.toml\"\n[grid]\n\"job.iodepth\" = [1, 2, 0]\n";
     std::fs::write(folder.path().join("w.toml"), sweep).unwrap();
     let said = text(folder.path(), &["sweep", "w.toml"]);
-    assert!(said.contains("6 runs in w-results: 0 were done before, 6 now\n"), "{said}");
-    assert!(said.contains("2 runs were not possible, column `error` says why\n"), "{said}");
+    assert!(said.contains("6 runs in w-results: 0 done before, 6 now\n"), "{said}");
+    assert!(said.contains("2 runs not possible, column `error` says why\n"), "{said}");
     assert!(said.contains("2 of 2 points are not steady, column `steadiness` says why"), "{said}");
-    assert!(text(folder.path(), &["sweep", "w.toml"]).contains("6 were done before, 0 now"));
+    assert!(text(folder.path(), &["sweep", "w.toml"]).contains("6 done before, 0 now"));
     for shard in ["1/2", "2/2"] {
         let said = text(folder.path(), &["sweep", "w.toml", "--shard", shard, "--out", "parts", "--jobs", "1"]);
         assert!(said.contains(&format!("3 runs of shard {shard} in parts")), "{said}");

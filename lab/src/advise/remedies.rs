@@ -10,6 +10,7 @@ use crate::kinds::rdma::Rdma;
 use crate::kinds::storage::{IoEngine, Storage, StorageVariant};
 use crate::kinds::threaded::Threaded;
 use crate::plan::Plan;
+use crate::report::figure::counted;
 use Need::{Application, CustomKernel, Device, Kernel, Posting};
 
 /// A family of remedies.
@@ -194,10 +195,7 @@ fn queues(of: &Subject<'_>) -> Steps {
     let of_count = |count: u32| Step {
         sets: vec![format!("drives.queues={count}")],
         needs: vec![CustomKernel("the NVMe driver takes a queue for each CPU and has no parameter for fewer")],
-        ..step(
-            format!("{count} queue{} a drive", if count == 1 { "" } else { "s" }),
-            "fewer I/O queues in the driver's request (feature 07h)",
-        )
+        ..step(format!("{} a drive", counted(count, "queue")), "fewer I/O queues in the driver's request (feature 07h)")
     };
     Ok([most / 2, most / 4].into_iter().filter(|&count| count > 0).map(of_count).collect())
 }
@@ -226,7 +224,7 @@ fn batch(of: &Subject<'_>) -> Steps {
         sets: ["submit", "complete_min"].map(|part| format!("job.iodepth_batch_{part}={size}")).into(),
         needs: vec![Application("batches of that size")],
         not_here: (size > 1 && size * 2 > depth)
-            .then(|| format!("a job has {depth} I/Os in flight; it needs {}", size * 2)),
+            .then(|| format!("a job has {} in flight; it needs {}", counted(depth, "I/O"), size * 2)),
         ..step(format!("batches of {size}"), "the job: iodepth_batch_submit and iodepth_batch_complete_min")
     };
     Ok([1, 8, 16, 32].map(of_size).into())

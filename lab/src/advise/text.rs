@@ -5,7 +5,7 @@ use super::needs::Possible;
 use super::rank::Verdict;
 use super::{Advice, Candidate, Refused};
 use crate::outcome::Unit;
-use crate::report::figure;
+use crate::report::figure::{self, counted};
 
 /// Most moved constants that are named.
 const MOVED_MAX: usize = 8;
@@ -51,7 +51,7 @@ pub(super) fn head(advice: &Advice) -> Vec<String> {
     vec![
         format!("{} on platform {}{own}", advice.scenario, advice.platform),
         format!(
-            "Today, {}: {} ({} to {}) {}{}; {:.1} of {} CPUs busy",
+            "Today, {}: {} ({} to {}) {}{}; {:.1} of {} busy",
             today.delivery,
             rate(today.throughput),
             rate(today.throughput_range[0]),
@@ -59,7 +59,7 @@ pub(super) fn head(advice: &Advice) -> Vec<String> {
             today.what,
             parts.into_iter().flatten().collect::<String>(),
             today.busy_cpus,
-            today.cpus
+            counted(today.cpus, "CPU")
         ),
         format!("Bottleneck today: {}", today.bottleneck),
     ]
@@ -104,7 +104,8 @@ fn sentence(advice: &Advice, verdict: &Verdict) -> String {
         let of = |([gaining, points], expected): ([usize; 2], f64)| {
             let mean = figure::signed(expected);
             format!(
-                ", which gains on {gaining} of {points} servers that could have been measured so, {mean} % in the mean"
+                ", which gains on {gaining} of {} that could have been measured so, {mean} % in the mean",
+                counted(points, "server")
             )
         };
         found.and_then(|candidate| candidate.gaining.zip(candidate.expected)).map_or(String::new(), of)
@@ -259,19 +260,20 @@ pub(super) fn remarks(candidate: &Candidate) -> String {
 
 /// What the figures stand on.
 pub(super) fn basis(advice: &Advice) -> Vec<String> {
+    let points = counted(advice.points, "point");
     let moved = match advice.moved.len() {
         0 => "no constant of the platform is fitted, so none was moved".to_owned(),
         count if count > MOVED_MAX => {
             let first = advice.moved[..MOVED_MAX].join(", ");
-            format!("{} points of {count} constants ({first}, and {} more)", advice.points, count - MOVED_MAX)
+            format!("{points} of {count} constants ({first}, and {} more)", count - MOVED_MAX)
         }
-        count => format!("{} points of {count} constants ({})", advice.points, advice.moved.join(", ")),
+        count => format!("{points} of {} ({})", counted(count, "constant"), advice.moved.join(", ")),
     };
     let class = if advice.is_own { "yours, simulated" } else { "simulated, predicted" };
     vec![
         format!(
-            "Figures: {class}. {} seeds of {} each; {moved}. Other constants were held.",
-            advice.seeds,
+            "Figures: {class}. {} of {} each; {moved}. Other constants were held.",
+            counted(advice.seeds, "seed"),
             figure::duration(advice.span_ns as f64)
         ),
         "Places with = cannot be told apart; among them the least effort stands first.".to_owned(),

@@ -9,6 +9,7 @@ use crate::platform::Platform;
 use crate::progress::Progress;
 use crate::published::{self, Usage};
 use crate::report::Interval;
+use crate::report::figure::counted;
 use crate::reproduce::{self, Outcomes};
 use crate::setting::Setting;
 use rayon::prelude::*;
@@ -113,8 +114,8 @@ fn of_platform(
     };
     let all = predicted.iter().enumerate().map(|(at, row)| (row.id.clone(), interval(at)));
     let note = format!(
-        "{name}: {} points of the region in which {} {} within 2 %, of {} tried; {}{}.",
-        values.len(),
+        "{name}: {} of the region in which {} {} within 2 %, of {} tried; {}{}.",
+        counted(values.len(), "point"),
         counted(count.0, "fitted row"),
         if count.0 == 1 { "stays" } else { "stay" },
         region.tried + 1,
@@ -122,11 +123,6 @@ fn of_platform(
         if family.platforms.len() > 1 { format!(", of {}", family.platforms.join(" and ")) } else { String::new() }
     );
     Ok((all.filter(|(id, _)| ids.contains(id)).collect(), note))
-}
-
-/// `1 constant`, `2 constants`.
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The predicted rows' values at each point of the region. A point at which a run fails is left out.

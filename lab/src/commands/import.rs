@@ -9,6 +9,7 @@ use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
 use crate::platform::{EMBEDDED, Platform, is_path};
+use crate::report::figure::{are, counted};
 use crate::server::facts::{self, Fact};
 use crate::server::fit::{self, ImportError, Imported};
 use crate::server::gather::{Parts, Server};
@@ -22,7 +23,7 @@ pub(super) fn import(args: &ImportArgs, arguments: &[String]) -> Result<(), Fail
     let json = output("--json", args.json.as_deref())?;
     let server = Read::of(args, arguments)?;
     let stop = stop_flag()?;
-    say(format_args!("import: {} measurements; fitting", server.server.measurements.len()));
+    say(format_args!("import: {}; fitting", counted(server.server.measurements.len(), "measurement")));
     let (found, manifest) = server.fit(args, &stop)?;
     if !takes_standard_output(json.as_ref()) {
         cli::print_wide(&text(&found))?;
@@ -298,9 +299,10 @@ fn missed(found: &Imported) -> String {
     }
     let noise = fit::NOISE * 100.0;
     let mut text = format!(
-        "\nDOES NOT FIT: {} of {} rows are off by more than the {noise:.0} % of noise; do not rely on figures of this platform\n",
+        "\nDOES NOT FIT: {} of {} {} off by more than the {noise:.0} % of noise; do not rely on figures of this platform\n",
         found.misses.len(),
-        found.rows.len()
+        counted(found.rows.len(), "row"),
+        are(found.misses.len())
     );
     for miss in &found.misses {
         let why = match miss.reasons.as_slice() {

@@ -7,6 +7,7 @@ use crate::cli::{self, Command, Failure, MergeArgs, SweepArgs};
 use crate::input::{InputError, Place, Problem};
 use crate::inputs::Given;
 use crate::interrupt::StopFlag;
+use crate::report::figure::{are, counted};
 use crate::sweep::{Done, Parts, Results, Shard, Sweep, Written, carry_out, carry_out_runs, impossible};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -171,13 +172,14 @@ const TOLD_MAX: usize = 20;
 fn tell(impossible: &BTreeMap<String, u64>, points: usize) {
     let count: u64 = impossible.values().sum();
     if count > 0 {
-        say(format_args!("warning: {count} of {points} points are not possible, and are rows with their error:"));
+        let of = counted(points, "point");
+        say(format_args!("warning: {count} of {of} {} not possible; their rows have the error:", are(count)));
     }
     for (error, count) in impossible.iter().take(TOLD_MAX) {
-        say(format_args!("warning:   {error} ({count} point{})", if *count == 1 { "" } else { "s" }));
+        say(format_args!("warning:   {error} ({})", counted(*count, "point")));
     }
     if let Some(more) = impossible.len().checked_sub(TOLD_MAX).filter(|more| *more > 0) {
-        say(format_args!("warning:   and {more} other errors"));
+        say(format_args!("warning:   and {}", counted(more, "other error")));
     }
 }
 
@@ -194,9 +196,9 @@ fn text(done: &Done, shard: Shard, folder: &Path) -> String {
     let runs = records.len() as u64;
     let of = if shard == Shard::WHOLE { String::new() } else { format!(" of shard {shard}") };
     let mut text =
-        format!("{runs} runs{of} in {}: {before} were done before, {} now\n", folder.display(), runs - before);
+        format!("{}{of} in {}: {before} done before, {} now\n", counted(runs, "run"), folder.display(), runs - before);
     if *torn > 0 {
-        text += &format!("{torn} damaged lines were left out, and their runs done again\n");
+        text += &format!("{} left out; what was lost has been run again\n", counted(*torn, "damaged line"));
     }
     text
 }
@@ -211,6 +213,7 @@ fn told(written: &Written) -> Result<(), Failure> {
 fn judged(written: &Written) -> Result<(), Failure> {
     let Written { errors, none_ran, .. } = written;
     match none_ran {
+        Some(why) if *errors == 1 => Err(Failure::Run(format!("the only run was not possible: {why}").into())),
         Some(why) => Err(Failure::Run(format!("none of {errors} runs was possible; the first: {why}").into())),
         None => Ok(()),
     }
@@ -218,15 +221,15 @@ fn judged(written: &Written) -> Result<(), Failure> {
 
 fn written_text(written: &Written) -> String {
     let Written { files, rows, errors, unsteady: [unsteady, judged], .. } = written;
-    let mut text = format!("{rows} rows");
+    let mut text = counted(*rows, "row");
     if *errors > 0 {
-        text += &format!("; {errors} runs were not possible, column `error` says why");
+        text += &format!("; {} not possible, column `error` says why", counted(*errors, "run"));
     }
     text.push('\n');
     if *unsteady > 0 {
-        let are = if *unsteady == 1 { "is" } else { "are" };
+        let (of, are) = (counted(*judged, "point"), are(*unsteady));
         text += &format!(
-            "{unsteady} of {judged} points {are} not steady, column `steadiness` says why; `campanile run` names a ramp and a \
+            "{unsteady} of {of} {are} not steady, column `steadiness` says why; `campanile run` names a ramp and a \
              duration that may do\n"
         );
     }

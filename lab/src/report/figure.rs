@@ -1,6 +1,18 @@
 //! Figures as a person reads them: four digits, a prefix, a confidence on the same scale.
 
 use crate::outcome::{Estimate, Unit};
+use std::fmt;
+
+/// A count with its noun, whose plural ends in `s`: `1 point`, `2 points`.
+pub(crate) fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let end = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{end}")
+}
+
+/// `is` or `are`, behind a count.
+pub(crate) fn are<N: PartialEq + From<u8>>(count: N) -> &'static str {
+    if count == N::from(1) { "is" } else { "are" }
+}
 
 /// A scale on which a figure is printed.
 struct Scale {
@@ -133,6 +145,12 @@ mod tests {
         assert_eq!(change(Unit::PerSecond, of(2.0), of(3.0)).unwrap(), "+50.0 %");
         assert_eq!(change(Unit::Percent, of(100.0), of(75.0)).unwrap(), "-25.0 pt");
         assert_eq!(change(Unit::PerSecond, of(0.0), of(3.0)), None);
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0_u64, 1, 2].map(|count| counted(count, "I/O")), ["0 I/Os", "1 I/O", "2 I/Os"]);
+        assert_eq!([0_usize, 1, 2].map(are), ["are", "is", "are"]);
     }
 
     #[test]

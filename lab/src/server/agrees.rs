@@ -3,6 +3,7 @@
 
 use crate::fio::{FioJob, drive_of};
 use crate::kinds::storage::{IoEngine, Trims};
+use crate::report::figure::counted;
 use import::disks;
 use import::fio_json::{self, FioOutput};
 
@@ -150,7 +151,7 @@ pub(super) fn leave_out_verification(sections: &[FioJob], fio: &mut FioOutput) -
         return None;
     }
     fio.jobs.iter_mut().for_each(|job| job.directions[0] = fio_json::Direction::default());
-    Some(format!("{reads} reads verified what was written, and are left out"))
+    Some(format!("reads that verified what was written are left out: {reads}"))
 }
 
 /// Whether the I/Os came from the drives, where the jobs do not say so by `direct=1`.
@@ -161,8 +162,9 @@ pub(super) fn bypasses(sections: &[FioJob], fio: &FioOutput) -> Result<(), Strin
     let is_direct = sections.iter().all(|section| section.says_direct && !section.load.syncs.buffered);
     match fio.of_cache() {
         Some((did, reached)) if !is_direct => Err(format!(
-            "fio did {did} I/Os, and its drives {reached}: the page cache answered, which is not modelled; valid: a run with \
-             direct=1 (if it was one, and the driver does not count: its job file behind --job)"
+            "fio did {}, and its drives {reached}: the page cache answered, which is not modelled; valid: a run with \
+             direct=1 (if it was one, and the driver does not count: its job file behind --job)",
+            counted(did, "I/O")
         )),
         _ => Ok(()),
     }

@@ -3,6 +3,7 @@
 use super::elapsed::Elapsed;
 use super::gather::{Measurement, Parts};
 use super::together::runtime_ms;
+use crate::report::figure::counted;
 use import::cpu_time::CpuTicks;
 
 /// Least share of the CPUs' time that a note says was stolen, in per cent.
@@ -40,8 +41,9 @@ pub(super) fn cpus(parts: &Parts<'_>) -> Option<u32> {
 pub(super) fn disagree(of_stat: Option<u32>, of_interrupts: Option<u32>) -> Option<String> {
     let (stat, interrupts) = of_stat.zip(of_interrupts).filter(|(stat, interrupts)| stat != interrupts)?;
     Some(format!(
-        "/proc/stat has {stat} CPUs, and /proc/interrupts {interrupts} (a container may see some alone): shares of CPU time are \
-         taken of the {stat}"
+        "/proc/stat has {}, and /proc/interrupts {interrupts} (a container may see some alone): shares of CPU time are \
+         taken of the {stat}",
+        counted(stat, "CPU")
     ))
 }
 

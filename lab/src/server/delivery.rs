@@ -170,8 +170,8 @@ fn lacking(before: &Interrupts, after: &Interrupts, counted: &[&Difference]) -> 
     let why = match (only(before, after), only(after, before)) {
         (Some(cpu), _) => format!("CPU{cpu} was online at the first reading alone"),
         (_, Some(cpu)) => format!("CPU{cpu} was online at the second reading alone"),
-        _ if gone > 0 => format!("{gone} queues are in the first reading alone"),
-        _ if come > 0 => format!("{come} queues are in the second reading alone"),
+        _ if gone > 0 => format!("queues in the first reading alone: {gone}"),
+        _ if come > 0 => format!("queues in the second reading alone: {come}"),
         _ if before.has_several || after.has_several => {
             "a file holds several readings, and which one is meant is not known; valid: one each, or both in one file that is given twice".to_owned()
         }
@@ -325,9 +325,9 @@ mod tests {
         let whole = |count: u32| line(1, count) + &line(2, count);
         let cut = |count: u32| line(1, count) + &format!(" 2: {count}\n");
         for (before, after, why) in [
-            (whole(5), line(1, 2005), "1 queues are in the first reading alone"),
-            (line(1, 5), whole(2005), "1 queues are in the second reading alone"),
-            (whole(5), format!("{} 2: 2005", line(1, 2005)), "1 queues are in the first reading alone"),
+            (whole(5), line(1, 2005), "queues in the first reading alone: 1"),
+            (line(1, 5), whole(2005), "queues in the second reading alone: 1"),
+            (whole(5), format!("{} 2: 2005", line(1, 2005)), "queues in the first reading alone: 1"),
             (whole(5), line(1, 2005).replace(" 0 ", " ") + &line(2, 2005), "fewer counts"),
             (cut(5), cut(2005), ""),
             (whole(5), whole(2005), ""),

@@ -101,7 +101,7 @@ pub(super) fn add_cpus(
         // CPUs that are offline have numbers too.
         Some(count) => {
             notes.push(format!(
-                "{count} CPUs were online, and a job names CPU {}: {named} are taken, with those that were offline",
+                "CPUs online: {count}; a job names CPU {}: {named} are taken, with those that were offline",
                 named.saturating_sub(1)
             ));
             Some(of_jobs)

@@ -28,7 +28,7 @@ pub(super) fn leave_out(fio: &mut FioOutput, job: Option<&[u8]>) -> Option<(Stri
     };
     let job = job.map(String::from_utf8_lossy);
     let job = job.map(|text| text.lines().filter(without).map(|line| format!("{line}\n")).collect());
-    let note = format!("{} of {all} jobs did no I/O, and are left out: {}", idle.len(), idle.join(", "));
+    let note = format!("{} of {all} jobs did no I/O; left out: {}", idle.len(), idle.join(", "));
     Some((note, job))
 }
 
@@ -51,7 +51,7 @@ mod tests {
             server.add("x", &Parts { fio: fio.as_bytes(), job: file.map(str::as_bytes), ..Parts::default() });
             let found = &server.measurements[0];
             assert!(found.threads() == 2 && !found.job.contains("[b]"), "{}", found.job);
-            assert_eq!(server.notes, ["x: 1 of 3 jobs did no I/O, and are left out: b"]);
+            assert_eq!(server.notes, ["x: 1 of 3 jobs did no I/O; left out: b"]);
         }
     }
 }

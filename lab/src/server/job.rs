@@ -5,6 +5,7 @@ use super::named;
 use super::part::part;
 use crate::fio::{FioJob, options};
 use crate::input::Problem;
+use crate::report::figure::counted;
 use import::fio_json::{self, FioOutput};
 use import::links::Links;
 
@@ -66,7 +67,7 @@ pub(super) fn of(
             if threads >= fio.jobs.len() {
                 return Ok((text, sections));
             }
-            format!("{name}: the job file has {threads} jobs, and fio's output {}", fio.jobs.len())
+            format!("{name}: the job file has {}, and fio's output {}", counted(threads, "job"), fio.jobs.len())
         }
         Err(error) => format!("{name}: {error}"),
     };

@@ -3,7 +3,7 @@
 use super::columns::{self, AxisColumn};
 use super::results::Results;
 use crate::outcome::Unit;
-use crate::report::figure;
+use crate::report::figure::{self, are, counted};
 use crate::report::html;
 use crate::report::plots::{self, Axes, Series, escape};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,10 +24,10 @@ type Lines = BTreeMap<String, BTreeMap<u64, (f64, u32)>>;
 pub(super) fn page(results: &Results) -> String {
     let grid = results.grid();
     let mut body = format!(
-        "<header><h1>Sweep</h1>\n<p>{}</p>\n<p>{} runs of {} points; {}.</p></header>\n",
+        "<header><h1>Sweep</h1>\n<p>{}</p>\n<p>{} of {}; {}.</p></header>\n",
         escape(&grid.definition.about),
-        grid.runs(),
-        grid.points(),
+        counted(grid.runs(), "run"),
+        counted(grid.points(), "point"),
         figures_of(grid.definition.seeds.len())
     );
     let axes = columns::axes(grid);
@@ -114,7 +114,7 @@ fn multiples(results: &Results, axes: &[AxisColumn], id: &str, unit: Unit) -> St
         .collect();
     html = if html.is_empty() { html } else { format!("<div class=\"plots\">\n{html}</div>\n") };
     if left_out > 0 {
-        html += &format!("<p>{left_out} other combinations are in the table.</p>\n");
+        html += &format!("<p>In the table alone: {}.</p>\n", counted(left_out, "other combination"));
     }
     html
 }
@@ -147,9 +147,9 @@ fn unsteady(results: &Results) -> String {
     match results.unsteady() {
         [0, _] => String::new(),
         [unsteady, judged] => {
-            let are = if unsteady == 1 { "is" } else { "are" };
+            let (of, are) = (counted(judged, "point"), are(unsteady));
             format!(
-                "<p class=\"warn\">{unsteady} of {judged} points {are} not steady; the column <code>steadiness</code> of the \
+                "<p class=\"warn\">{unsteady} of {of} {are} not steady; the column <code>steadiness</code> of the \
                  table says which, and why.</p>\n"
             )
         }

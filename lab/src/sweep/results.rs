@@ -8,6 +8,7 @@ use crate::atomic_file::AtomicFile;
 use crate::input::{InputError, Place, Problem, UNKNOWN_NAME};
 use crate::manifest::Manifest;
 use crate::outcome::{Span, Steadiness, Verdict};
+use crate::report::figure::{are, counted};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -45,8 +46,9 @@ impl Results {
         let missing = runs - records.range(..runs).count() as u64;
         if missing > 0 {
             let first = (0..runs).find(|run| !records.contains_key(run)).unwrap_or_default();
+            let (of, are) = (counted(runs, "run"), are(missing));
             let why =
-                format!("{missing} of {runs} runs are missing, the first is run {first}; valid: all shards of a sweep");
+                format!("{missing} of {of} {are} missing, the first is run {first}; valid: all shards of a sweep");
             return Err(InputError::new(&sweep.grid.definition.place, "", Problem::Syntax(why)));
         }
         Ok(Self { sweep, records: records.into_values().take(runs as usize).collect() })
