@@ -382,7 +382,7 @@ mod tests {
         // The file was cut off behind its first section.
         let found = server(&[("a", 0, ONE, 300), ("b", 0, ONE, 200)], Some("[a]\nrw=read\nfilename=/dev/nvme0n1\n"));
         assert_eq!(found.measurements[0].threads(), 6);
-        assert!(found.notes[0].contains("has 1 jobs, and fio's output 2"), "{:?}", found.notes);
+        assert!(found.notes[0].contains("has 1 job, and fio's output 2"), "{:?}", found.notes);
         let mut without = Server::default();
         let old = output(&[("a", 0, "", 300)]).replace(r#""job options": {"name": "a", },"#, "");
         without.add("x", &Parts { fio: old.as_bytes(), job: Some(b"[a]\nrw=rand"), ..Parts::default() });
