@@ -2,10 +2,12 @@
 
 mod advise;
 mod import;
+mod pasted;
 
 pub use advise::AdviseArgs;
 pub use import::ImportArgs;
 
+use crate::atomic_file::say;
 use crate::input::{InputError, Place};
 use crate::report::narrow;
 use crate::report::table::WIDTH;
@@ -241,7 +243,17 @@ impl Cli {
     /// Reads a command line, the program's name first. `campanile --list` and `campanile run --list` are `campanile list`.
     /// What is wrong is printed, and ends the process.
     pub fn of(line: Vec<OsString>) -> Self {
-        Self::parse_from(as_list(line))
+        let line = as_list(line);
+        Self::try_parse_from(&line).unwrap_or_else(|error| {
+            let words: Vec<String> = line.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+            match pasted::advice(&words).filter(|_| error.exit_code() == 2) {
+                Some(advice) => {
+                    say(format_args!("campanile: {}", advice.trim_end()));
+                    std::process::exit(error.exit_code())
+                }
+                None => error.exit(),
+            }
+        })
     }
 }
 
