@@ -29,6 +29,8 @@ pub enum ValueKind {
         is_int: bool,
         /// Must be a power of two.
         pow2: bool,
+        /// May be two numbers, the least and the most of what is drawn.
+        is_range: bool,
     },
     /// Bytes, a percentage (`50%`) or zones (`3z`).
     Size,
@@ -61,12 +63,13 @@ impl ValueKind {
         let (name, rest): (_, Vec<&'static str>) = (words.next()?, words.collect());
         let list = || rest.first().map_or(Vec::new(), |values| values.split(',').collect());
         let numbers = |unit: Unit, is_int: bool| -> Option<Self> {
-            let (mut unit, mut min, mut max, mut pow2) = (unit, 0, 0, false);
+            let (mut unit, mut min, mut max, mut pow2, mut is_range) = (unit, 0, 0, false, false);
             for word in &rest {
                 match (*word, word.split_once("..")) {
                     ("s", _) => unit = Unit::Time { bare_us: 1_000_000 },
                     ("us", _) => unit = Unit::Time { bare_us: 1 },
                     ("pow2", _) => pow2 = true,
+                    ("range", _) => is_range = true,
                     (_, Some((low, high))) => {
                         min = low.parse().ok()?;
                         max = if high.is_empty() { 0 } else { high.parse().ok()? };
@@ -74,7 +77,7 @@ impl ValueKind {
                     _ => return None,
                 }
             }
-            Some(Self::Numbers { unit, min, max, is_int, pow2 })
+            Some(Self::Numbers { unit, min, max, is_int, pow2, is_range })
         };
         match name {
             "store" => Some(Self::Store),
@@ -110,8 +113,8 @@ impl ValueKind {
     /// # Errors
     /// fio refuses the value.
     pub fn check(&self, name: &str, text: Option<&str>, kb_base: u64) -> Result<Vec<String>, Wrong> {
-        // A range has two times.
-        if let Some((least, most)) = text.filter(|_| name == "startdelay").and_then(|text| text.split_once(['-', ':']))
+        if matches!(self, Self::Numbers { is_range: true, .. })
+            && let Some((least, most)) = text.and_then(|text| text.split_once(['-', ':']))
             && !least.is_empty()
         {
             let ends = [least, most].map(|end| self.check(name, Some(end), kb_base));
@@ -209,7 +212,7 @@ impl ValueKind {
     fn number(&self, part: &str, kb_base: u64) -> Result<Vec<String>, Wrong> {
         let valid = || self.valid();
         let (unit, min, max, is_int, pow2) = match self {
-            Self::Numbers { unit, min, max, is_int, pow2 } => (*unit, *min, *max, *is_int, *pow2),
+            Self::Numbers { unit, min, max, is_int, pow2, .. } => (*unit, *min, *max, *is_int, *pow2),
             _ => (Unit::Bytes, 0, 0, false, false),
         };
         // fio looks at the end of the whole value, whatever stands between.
