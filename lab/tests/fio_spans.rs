@@ -118,3 +118,22 @@ fn a_job_whose_kernel_thread_submits_spins() {
     assert!(shares.iter().all(|share| (15.0..40.0).contains(share)), "{shares:?}: four share one CPU");
     assert!(mean_ns(1) > 3.0 * mean_ns(0), "{} and {}: {:?}", mean_ns(0), mean_ns(1), report.spans);
 }
+
+/// Defect: a duration that is set was lengthened for a paced job, or had no effect, without a word.
+#[test]
+fn a_duration_that_is_not_kept_says_so() {
+    let warned = |text: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("job.fio");
+        std::fs::write(&path, format!("{HEAD}{text}")).unwrap();
+        let request = Request { sets: vec!["duration=5ms".into()], ..Request::of(path.to_str().unwrap()) };
+        let warnings = request.plan().unwrap().warnings;
+        let of_duration = warnings.into_iter().filter(|warning| warning.key == "duration");
+        of_duration.map(|warning| warning.meaning).collect::<Vec<_>>()
+    };
+    let paced = "runtime=10\n[a]\niodepth=8\n[b]\nrate_iops=100\n";
+    assert_eq!(warned(paced), ["not kept: 1.998 s are simulated, in which a paced job has its 200 I/Os"]);
+    assert_eq!(warned("[a]\ntime_based=0\nsize=1m\n"), ["has no effect: each job runs to its own end"]);
+    assert!(warned("runtime=10\n[a]\niodepth=8\n[b]\nstartdelay=2\n").is_empty());
+    assert!(warned("runtime=10\n[a]\niodepth=8\n[b]\nstonewall\n").is_empty());
+}

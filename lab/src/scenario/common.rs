@@ -45,7 +45,7 @@ pub(super) const KEYS: &[Key<Common>] = &[
                 return Ok(());
             }
             common.whole_runtime = None;
-            common.duration_ns = Some(Unit::Time.read(setting, 1e3, SPAN_MAX_NS)? as u64);
+            common.duration = Some((Unit::Time.read(setting, 1e3, SPAN_MAX_NS)? as u64, setting.clone()));
             Ok(())
         }),
     },
@@ -83,7 +83,8 @@ pub struct Common {
     pub variables: Variables,
     cpus: Option<(u32, Setting)>,
     ramp_ns: Option<u64>,
-    duration_ns: Option<u64>,
+    /// The duration, and the setting that it comes from.
+    duration: Option<(u64, Setting)>,
     /// The setting that asks for the whole runtime of the jobs.
     whole_runtime: Option<Setting>,
 }
@@ -92,7 +93,7 @@ impl Common {
     pub(super) fn new(platform: Platform, variables: Variables) -> Self {
         let options = Options { harvest_passes: 0, interrupt_limit_ns: None };
         let mut common =
-            Self { platform, options, variables, cpus: None, ramp_ns: None, duration_ns: None, whole_runtime: None };
+            Self { platform, options, variables, cpus: None, ramp_ns: None, duration: None, whole_runtime: None };
         key::set_defaults(KEYS, &mut common);
         common
     }
@@ -136,6 +137,11 @@ impl Common {
         self.whole_runtime.as_ref()
     }
 
+    /// The setting of the duration, if one sets it to a time.
+    pub fn duration(&self) -> Option<&Setting> {
+        self.duration.as_ref().filter(|_| self.whole_runtime.is_none()).map(|(_, setting)| setting)
+    }
+
     /// The simulated spans. Unless the duration is set, it is at most `shortest_ns`.
     pub fn spans(&self, shortest_ns: u64) -> Spans {
         self.spans_of_turns(shortest_ns, 0)
@@ -172,7 +178,7 @@ impl Common {
         let duration_ns = DURATION_NS.max(turn_ns.saturating_mul(4)).min(shortest_ns);
         Spans {
             ramp_ns: self.ramp_ns.unwrap_or(RAMP_NS.max(turn_ns)),
-            measured_ns: self.duration_ns.unwrap_or(duration_ns),
+            measured_ns: self.duration.as_ref().map_or(duration_ns, |(ns, _)| *ns),
             asked_ramp_ns: 0,
             asked_runtime_ns: None,
         }

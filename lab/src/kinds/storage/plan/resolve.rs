@@ -68,6 +68,8 @@ impl Resolve<'_> {
         let spans = self.spans(turn_ns(&storage, &self.common.platform))?;
         self.warn_of_turns(&storage, &spans);
         stages::settle(&mut storage, &self.common.platform, &spans, &mut self.warnings)?;
+        let duration = self.common.duration();
+        self.warnings.extend(duration.and_then(|setting| stages::other_duration(&storage, &spans, setting)));
         Ok(Resolved { cpus, work: Work::new(storage, variants), spans, warnings: self.warnings })
     }
 

@@ -11,7 +11,8 @@ use crate::kinds::storage::Storage;
 use crate::kinds::storage::load::{DIRECTIONS, Load};
 use crate::kinds::storage::rig::RUN_NS_MAX;
 use crate::plan::Spans;
-use crate::platform::Platform;
+use crate::platform::{Platform, Unit};
+use crate::setting::Setting;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::IoEngine;
@@ -146,6 +147,24 @@ fn stop(storage: &mut Storage, own_end: &[bool], spans: &Spans, warnings: &mut V
             target.window_ns = scaled(target.window_ns).max(WINDOW_MIN_NS);
         }
     }
+}
+
+/// A warning where jobs are simulated for longer than the duration that is set, or none of them for so long.
+pub(super) fn other_duration(storage: &Storage, spans: &Spans, duration: &Setting) -> Option<Warning> {
+    if !storage.staged {
+        return None;
+    }
+    let loads = || storage.jobs.iter().filter_map(|job| job.load.as_ref());
+    let counted_ns = |load: &Load| Some(load.ends.stand_in_ns?.saturating_sub(load.ends.ramp_ns));
+    let meaning = match loads().filter_map(|load| counted_ns(load)).max() {
+        None => "has no effect: each job runs to its own end".to_owned(),
+        Some(ns) if ns > spans.measured_ns => format!(
+            "not kept: {} are simulated, in which a paced job has its {PACED_IOS_MIN} I/Os",
+            Unit::Time.format(ns as f64)
+        ),
+        _ => return None,
+    };
+    Some(Warning { place: duration.place.clone(), key: duration.key.clone(), meaning })
 }
 
 /// Most warnings of a job that [`stop`] gives.
