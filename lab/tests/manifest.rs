@@ -231,3 +231,19 @@ fn advice_and_a_calibration_name_their_settings_and_inputs() {
     assert_eq!(manifest["settings"]["rows"], serde_json::json!(["X1"]));
     assert_eq!(manifest["jobs"][0]["name"], "m.toml: a");
 }
+
+/// Defect: the manifest of `reproduce` named the rows alone.
+#[test]
+fn a_reproduction_names_the_inputs_and_settings_of_its_scenarios() {
+    let folder = folder();
+    text(&campanile(folder.path(), &["reproduce", "H4", "--json", "r.json"]));
+    let manifest: Value = serde_json::from_str(&read(folder.path(), "r.json.manifest.json")).unwrap();
+    assert_eq!(manifest["settings"]["rows"], serde_json::json!(["H4"]));
+    let scenario = &manifest["settings"]["scenarios"]["emr-4-drives"];
+    assert_eq!((&scenario["platform"], &scenario["options.harvest_passes"]), (&"emr".into(), &"2".into()));
+    for path in ["scenarios/published.csv", "scenarios/emr-4-drives.toml", "platforms/emr.toml"] {
+        let input = manifest["inputs"].as_array().unwrap().iter().find(|input| input["path"] == path).unwrap();
+        assert_eq!(input["sha256"].as_str().unwrap().len(), 64, "{path}");
+    }
+    assert!(!manifest["jobs"].as_array().unwrap().is_empty());
+}

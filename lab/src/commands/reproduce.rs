@@ -39,7 +39,7 @@ pub(super) fn reproduce(args: &ReproduceArgs, arguments: &[String]) -> Result<()
         cli::print_wide(&(narrow::reproduce(&compared, &free, narrow::width()) + &notes(&carried)))?;
     }
     let ids: Vec<&str> = needed.iter().map(|row| row.id.as_str()).collect();
-    let manifest = Manifest::new(arguments, &read).with("rows", ids);
+    let manifest = Manifest::new(arguments, &read).with("rows", ids).with_plans(&plans);
     write_list(json, &manifest, || report::json::reproduce(&compared).expect("rows are plain data"))?;
     write(html, || report::html::with_manifest(&report::rows_page(&compared, &free), &manifest))?;
     ended(&stop)?;
