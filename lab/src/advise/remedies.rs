@@ -6,7 +6,7 @@
 use super::needs::Need;
 use crate::kinds::accelerator::Accelerator;
 use crate::kinds::network::Network;
-use crate::kinds::rdma::Rdma;
+use crate::kinds::rdma::{Moderation, Rdma};
 use crate::kinds::storage::{IoEngine, Storage, StorageVariant};
 use crate::kinds::threaded::Threaded;
 use crate::plan::Plan;
@@ -209,8 +209,13 @@ fn rq_affinity(of: &Subject<'_>) -> Steps {
     Ok([0, 1, 2].map(of_value).into())
 }
 
+/// Handlers in threads, and the way back where they are.
 fn threaded(of: &Subject<'_>) -> Steps {
     of.of_drives()?;
+    if let Some(back) = of.today.strip_suffix(" threaded") {
+        let how = "without the module parameter nvme.use_threaded_interrupts";
+        return Ok(vec![Step { delivery: Some(back.to_owned()), ..step("handlers in the interrupt", how) }]);
+    }
     of.today_in(&["remapped", "posted"])?;
     Ok(vec![Step {
         delivery: Some(format!("{} threaded", of.today)),
@@ -255,6 +260,7 @@ fn self_ipi(of: &Subject<'_>) -> Steps {
     Ok(vec![Step { delivery: Some("posted self-ipi".into()), needs, ..step("posted, self-IPI", POSTED) }])
 }
 
+/// Each moderation; where one is on, also none.
 fn moderation(of: &Subject<'_>) -> Steps {
     let work = of.plan.work.of::<Rdma>().ok_or_else(|| "it is for jobs on an RDMA card".to_owned())?;
     let last = work.experiment.levels.last();
@@ -271,6 +277,11 @@ fn moderation(of: &Subject<'_>) -> Steps {
         ..step(format!("level {level}"), "ib_modify_cq with that level's count and period")
     };
     steps.extend([last / 2, last].into_iter().filter(|&level| level > 0).map(fixed));
+    let none = Moderation::None.to_string();
+    if of.today != none {
+        let how = "rdma dev set DEV adaptive-moderation off, and no other moderation";
+        steps.push(Step { delivery: Some(none.clone()), ..step(none, how) });
+    }
     Ok(steps)
 }
 
@@ -386,6 +397,23 @@ mod tests {
         let off = steps.iter().find(|(_, step)| step.name == "coalescing off").unwrap();
         assert!(off.1.needs.is_empty() && off.1.sets == ["drives.coalescing_entries=1", "drives.coalescing_time=0us"]);
         assert!(steps_of(&Request::of("emr-4-drives")).iter().all(|(_, step)| step.name != "coalescing off"));
+    }
+
+    #[test]
+    fn threads_and_moderations_have_a_way_back() {
+        let back = |scenario: &str, today: &str, id: &str| {
+            let request = Request { deliveries: Some(vec![today.into()]), ..Request::of(scenario) };
+            let steps = steps_of(&request).into_iter().filter(|(known, step)| *known == id && step.needs.is_empty());
+            steps.filter_map(|(_, step)| step.delivery).collect::<Vec<_>>()
+        };
+        for (today, back_to) in [("remapped threaded", "remapped"), ("posted threaded", "posted")] {
+            assert_eq!(back("emr-4-drives", today, "threaded"), [back_to]);
+        }
+        assert_eq!(back("emr-4-drives", "posted", "threaded"), ["posted threaded"]);
+        for today in ["rdma_dim", "level 2"] {
+            assert_eq!(back("rdma-vm", today, "moderation"), ["rdma_dim", "no moderation"], "{today}");
+        }
+        assert_eq!(back("rdma-vm", "no moderation", "moderation"), ["rdma_dim"]);
     }
 
     #[test]
