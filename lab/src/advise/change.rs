@@ -93,10 +93,11 @@ impl Figures {
 }
 
 /// A change in per cent of today's figure, with its interval: the confidence over the seeds, widened by what the moved
-/// constants change.
+/// constants change. Both are taken of the logarithms: no figure falls by more than the whole, and the factors between figures
+/// that are skewed, such as a p99, are less so.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Change {
-    /// Its mean over the seeds.
+    /// Its mean over the seeds: of factors, the geometric one.
     pub percent: f64,
     /// The lower end.
     pub low: f64,
@@ -110,17 +111,17 @@ impl Change {
 
     /// From (today, with the remedy) of each seed, and of the first seed at each point of the constants.
     pub fn of(seeds: &[(f64, f64)], points: &[(f64, f64)], are: Points) -> Option<Self> {
-        let percent = |factor: f64| (factor - 1.0) * 100.0;
+        let percent = |log: f64| log.exp_m1() * 100.0;
         let factor = |&(today, then): &(f64, f64)| then / today;
-        let changes: Vec<f64> = seeds.iter().map(factor).map(percent).collect();
-        let Estimate { mean, ci95, .. } = Estimate::of(&changes)?;
+        let logs: Vec<f64> = seeds.iter().map(|pair| factor(pair).ln()).collect();
+        let Estimate { mean, ci95, .. } = Estimate::of(&logs)?;
         // One seed has no confidence: as wide as two that differ by a per cent.
-        let half = ci95.unwrap_or(student_t_95(1) * 0.5);
+        let half = ci95.unwrap_or(student_t_95(1) * 0.005);
         let ends = are.ends(points.iter().map(factor));
-        let [down, up] = ends.map_or([0.0; 2], |ends| ends.map(|end| percent(end) - changes[0]));
+        let [down, up] = ends.map_or([0.0; 2], |ends| ends.map(|end| end.ln() - logs[0]));
         let (down, up) = (down.min(0.0), up.max(0.0));
-        let all = Self { percent: mean, low: mean - half + down, high: mean + half + up };
-        all.low.is_finite().then_some(all)
+        let all = Self { percent: percent(mean), low: percent(mean - half + down), high: percent(mean + half + up) };
+        [mean, all.low, all.high].iter().all(|end| end.is_finite()).then_some(all)
     }
 
     /// True if the two cannot be told apart.
@@ -197,6 +198,16 @@ mod tests {
         assert_eq!(Change::of(&[], &[], Points::Corners), None);
         let one = Change::of(&[(100.0, 110.0)], &[], Points::Corners).unwrap();
         assert!(one.high - one.low > 10.0, "one seed says little: {one:?}");
+    }
+
+    /// Defect: a tail that varied much between seeds had an interval below -100 %: a latency below zero.
+    #[test]
+    fn no_figure_falls_by_more_than_the_whole() {
+        let tail = Change::of(&[(100.0, 10.0), (100.0, 20.0), (100.0, 200.0)], &[], Points::Corners).unwrap();
+        assert!(tail.low > -100.0 && tail.high > 100.0, "{tail:?}");
+        // The geometric mean of 0.1, 0.2 and 2.
+        assert!((tail.percent + 65.8).abs() < 0.1, "{tail:?}");
+        assert_eq!(Change::of(&[(100.0, 0.0)], &[], Points::Corners), None, "nothing is no factor");
     }
 
     #[test]
