@@ -144,8 +144,15 @@ fn read_server(args: &ImportArgs) -> Result<Server, Failure> {
         server.about.insert("lscpu".into(), read(Kind::Lscpu, lscpu)?);
     }
     let cpus = facts::cpus(&facts::facts(&server.about));
+    let mut known: Vec<(&Path, Vec<u8>)> = Vec::new();
     for (at, path) in args.fio_json.iter().enumerate() {
         let fio = read(Kind::Fio, path)?;
+        // A measurement that is given twice would weigh twice.
+        if let Some((same, _)) = known.iter().find(|(_, other)| *other == fio) {
+            let note = format!("{} has the content of {}, and is left out", path.display(), same.display());
+            server.notes.push(note);
+            continue;
+        }
         let name = path.file_stem().map_or("job".into(), |name| name.to_string_lossy().into_owned());
         let parts = Parts {
             fio: &fio,
@@ -158,6 +165,7 @@ fn read_server(args: &ImportArgs) -> Result<Server, Failure> {
             cpus,
         };
         server.add(&name, &parts);
+        known.push((path, fio));
     }
     Ok(server)
 }
@@ -417,6 +425,23 @@ mod tests {
         assert_eq!(pair_of(&pairs, 1), Some([&b"c"[..], b"d"]));
         assert_eq!(pair_of(&pairs[..1], 1), Some([&b"a"[..], b"b"]));
         assert_eq!(pair_of(&[], 0), None);
+    }
+
+    #[test]
+    fn an_output_that_is_given_twice_is_one_measurement() {
+        let folder = tempfile::tempdir().unwrap();
+        let fio = r#"{"jobs": [{"jobname": "a", "job options": {"ioengine": "libaio", "direct": "1", "rw": "randread", "bs": "4k",
+            "iodepth": "8", "filename": "/dev/nvme0n1"}, "read": {"iops": 9000, "total_ios": 90000, "runtime": 10000}}]}"#;
+        let paths = ["a.json", "b.json"].map(|name| folder.path().join(name));
+        paths.iter().for_each(|path| std::fs::write(path, fio).unwrap());
+        let [a, b] = paths.each_ref().map(|path| path.to_str().unwrap());
+        for second in [a, b] {
+            let line = ["campanile", "import", "--fio-json", a, "--fio-json", second];
+            let Command::Import(args) = Cli::try_parse_from(line).unwrap().command else { panic!("an import") };
+            let server = read_server(&args).unwrap();
+            assert_eq!(server.measurements.len(), 1, "{:?}", server.notes);
+            assert_eq!(server.notes[..1], [format!("{second} has the content of {a}, and is left out")]);
+        }
     }
 
     #[test]

@@ -80,6 +80,8 @@ fn delivered(
         let mut of_devices = after.lines.iter().filter(|line| line.is_numbered()).peekable();
         let why = if of_devices.peek().is_some() && of_devices.all(|line| line.actions().is_empty()) {
             "no line of the readings has a device's name: they end before it; valid: whole lines of /proc/interrupts"
+        } else if before == after {
+            "both readings of /proc/interrupts are the same; valid: one before the run, and one after it"
         } else {
             "no interrupt of an NVMe queue (nvme0q1) came between the readings"
         };
