@@ -322,6 +322,13 @@ mod tests {
     }
 
     #[test]
+    fn a_reading_that_is_given_twice_is_named() {
+        let one = " 1: 5 0 IR-PCI-MSIX 1-edge nvme0q1\n";
+        let (found, notes) = of_lines(one, one);
+        assert!(found.is_none() && notes.contains("both readings of /proc/interrupts are the same"), "{notes}");
+    }
+
+    #[test]
     fn what_one_reading_lacks_is_no_rate() {
         let line = |id: u32, count: u32| format!(" {id}: {count} 0 IR-PCI-MSIX {id}-edge nvme0q{id}\n");
         let whole = |count: u32| line(1, count) + &line(2, count);
