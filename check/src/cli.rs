@@ -95,8 +95,8 @@ pub struct CheckArgs {
     /// Run one schedule of a pair again. Needs exactly one --scenario and the pair's full name.
     #[arg(long, value_name = "SCHEDULE", requires = "systematic")]
     pub schedule: Option<Schedule>,
-    /// With --systematic: let a fault strike once in each order of the operations, at one of the first things that it meets. All
-    /// faults, or those whose name contains a text, such as no-memory or no-memory:1.
+    /// With --systematic: let a fault strike once in each order of the operations, at the first thing that it meets, then at the
+    /// next, up to the fourth. All faults, or those whose name contains a text, such as no-memory; no-memory:3: from the third on.
     #[arg(long, value_name = "FAULT", num_args = 0..=1, default_missing_value = "", requires = "systematic")]
     pub struck: Option<String>,
     /// Instead of random histories, let each fault strike once at every position of a short history of small machines: all

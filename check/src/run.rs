@@ -9,7 +9,7 @@ use crate::reach::Reach;
 use crate::subject::{Build, Rig, Subject};
 use crate::unrest;
 use crate::verdict::{Failure, Kind};
-use directed::{Directed, How, Next};
+use directed::{Directed, Next};
 use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec, Threads};
 use machine::time::Ps;
 use machine::trace::Span;
@@ -98,7 +98,7 @@ const BRING_UP_NS: u64 = 400_000;
 fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>) -> Result<Run, KnobError> {
     let calm_from = Ps::from_ns(BRING_UP_NS + plan.span_ns);
     let (unrest, kinds) = match &plan.directed {
-        Some(Directed { how: How::InTurn(schedule, _), .. }) => (Some(Unrest::directed(schedule.clone())), Vec::new()),
+        Some(Directed { schedule: Some(schedule), .. }) => (Some(Unrest::directed(schedule.clone())), Vec::new()),
         Some(_) => (None, Vec::new()),
         None => unrest::draw(recipe, calm_from),
     };

@@ -48,11 +48,24 @@ impl Setbacks {
         Self(kind.map(|kind| Arc::new(planned(kind))))
     }
 
-    /// Does what must succeed. If the setback makes it fail, it must succeed behind it; where a device stalled, behind `mend`.
+    /// Does what must succeed. If the setback makes it fail, it must succeed behind it.
     ///
     /// # Panics
     /// When it fails without a setback, or once more behind it; when it has kept memory that no device uses.
-    pub(crate) fn meet<T, E: Display>(&self, what: &str, attempt: impl Fn() -> Result<T, E>, mend: impl Fn()) -> T {
+    pub(crate) fn meet<T, E: Display>(&self, what: &str, attempt: impl Fn() -> Result<T, E>) -> T {
+        self.meet_mended(what, attempt, || ())
+    }
+
+    /// The same; where a device stalled, it must succeed behind `mend`.
+    ///
+    /// # Panics
+    /// As [`Self::meet`].
+    pub(crate) fn meet_mended<T, E: Display>(
+        &self,
+        what: &str,
+        attempt: impl Fn() -> Result<T, E>,
+        mend: impl Fn(),
+    ) -> T {
         self.tried(what, &attempt).unwrap_or_else(|set_back| {
             if set_back == Some(Setback::Stall) {
                 mend();
@@ -130,7 +143,7 @@ mod tests {
                     let first = tries.fetch_add(1, Relaxed) == 0;
                     if may_fail && first && failed { Err("late") } else { Ok(()) }
                 };
-                setbacks.meet("it", attempt, || _ = mends.fetch_add(1, Relaxed));
+                setbacks.meet_mended("it", attempt, || _ = mends.fetch_add(1, Relaxed));
                 (tries.into_inner(), mends.into_inner())
             })
         };

@@ -53,11 +53,17 @@ impl Case {
         !self.behind && self.sets_back.is_none()
     }
 
-    /// The times at which the fault struck first, and as often as it is to; none if it did not so often.
-    fn struck(&self, run: &Run) -> Option<(Ps, Ps)> {
-        let mut struck = run.struck.clone();
-        struck.sort_unstable();
-        Some((*struck.first()?, *struck.get(self.acts_times - 1)?))
+    /// The first position behind `behind`.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    fn find<E>(&self, behind: Ps, run: impl Fn(When) -> Result<Run, E>) -> Result<Found, E> {
+        let from = behind + Ps(1);
+        let mut found = run(When::From(from))?;
+        found.struck.sort_unstable();
+        let struck = (found.struck.first(), found.struck.get(self.acts_times - 1));
+        let (Some(&first), Some(&last)) = struck else { return Ok(Found::None(Box::new(found), When::From(from))) };
+        Ok(Found::At(first.max(from), window(self, from, last.max(from))))
     }
 
     /// The history of `run` at the position of this number, from 1 on. If there are fewer, one without the fault, which ends early.
@@ -65,16 +71,23 @@ impl Case {
     /// # Errors
     /// Those of `run`.
     pub(crate) fn nth<E>(&self, number: u32, run: impl Fn(When) -> Result<Run, E>) -> Result<Run, E> {
-        let mut when = When::Never;
-        let mut from = Ps(1);
+        let (mut at, mut when) = (Ps(0), When::Never);
         for _ in 0..number {
-            let found = run(When::From(from))?;
-            let Some((first, last)) = self.struck(&found) else { return Ok(found) };
-            when = window(self, from, last.max(from));
-            from = first.max(from) + Ps(1);
+            (at, when) = match self.find(at, &run)? {
+                Found::At(at, when) => (at, when),
+                Found::None(run, _) => return Ok(*run),
+            };
         }
         run(when)
     }
+}
+
+/// What a search for the next position came to.
+enum Found {
+    /// Its time, and when the fault lasts.
+    At(Ps, When),
+    /// There is none: the history in which the fault had nothing to strike, and from when on it was there.
+    None(Box<Run>, When),
 }
 
 impl fmt::Display for Case {
@@ -148,13 +161,14 @@ impl<'a> Positions<'a> {
         if self.case.behind {
             return Ok(self.occasions.pop().map_or(Step::End, |at| Step::At(When::During(at + Ps(1), at + Ps(2)))));
         }
-        let from = self.last + Ps(1);
-        let run = one(self.scenario, self.case, When::From(from), 0)?;
-        let Some((first, last)) = self.case.struck(&run) else {
-            return Ok(run.failure.map_or(Step::End, |failure| Step::Failed(failure, When::From(from))));
-        };
-        self.last = first.max(from);
-        Ok(Step::At(window(self.case, from, last.max(from))))
+        let run = |when| one(self.scenario, self.case, when, 0);
+        Ok(match self.case.find(self.last, run)? {
+            Found::At(at, when) => {
+                self.last = at;
+                Step::At(when)
+            }
+            Found::None(run, when) => run.failure.map_or(Step::End, |failure| Step::Failed(failure, when)),
+        })
     }
 }
 

@@ -395,7 +395,7 @@ pub fn bring_up(
         }
         builder.build()
     };
-    let arm = options.setbacks.meet("the Arm system", build, || ());
+    let arm = options.setbacks.meet("the Arm system", build);
     let (core, model) = (arm.core().clone(), windows.model);
     let system = Arc::new(ArmHarness {
         core,

@@ -238,7 +238,7 @@ impl Bringup<'_> {
     fn connect(&mut self) -> (Vec<Device<SimHal>>, Vec<Opened>) {
         let config = DeviceConfig { event_queues: self.wanted.pairs as u16, ready_timeout_ns: 1_000_000 };
         let new = |nic| Device::new(SimHal, region(nic, REGION_REGISTERS), region(nic, REGION_DOORBELLS), config);
-        let device = |nic| self.setbacks.meet("a NIC", || new(nic), || ());
+        let device = |nic| self.setbacks.meet("a NIC", || new(nic));
         let devices: Vec<_> = self.wanted.nics.into_iter().map(device).collect();
         let mut ends = Vec::new();
         for pair in 0..self.wanted.pairs {
@@ -250,7 +250,7 @@ impl Bringup<'_> {
         for both in ends.chunks(2) {
             let sides = [(&both[0], &both[1]), (&both[1], &both[0])];
             for ((near, far), nic) in sides.into_iter().zip(self.wanted.nics) {
-                self.setbacks.meet("a connection", || near.pair.connect(far.pair.number()), || ());
+                self.setbacks.meet("a connection", || near.pair.connect(far.pair.number()));
                 let regs = region(nic, REGION_REGISTERS);
                 near.end.begin(near.pair.clone(), &near.queue, regs, &far.end);
             }
@@ -264,9 +264,9 @@ impl Bringup<'_> {
         let config = CqConfig { entries: 2 * ENTRIES, event_queue, owner: CqUse::Exclusive };
         let tuner = tuned.as_ref().map(|tuned| tuned.tuner.clone());
         let open = || device.open_cq(config, end.clone(), tuner.clone());
-        let queue = self.setbacks.meet("a completion queue", open, || ());
+        let queue = self.setbacks.meet("a completion queue", open);
         let entries = QpConfig { sends: ENTRIES, receives: ENTRIES };
-        let pair = self.setbacks.meet("a queue pair", || device.open_qp(entries, &queue, &queue), || ());
+        let pair = self.setbacks.meet("a queue pair", || device.open_qp(entries, &queue, &queue));
         self.consumers.push(Consumer { source: end.clone(), device: Slow::new(queue.clone()), tuned: tuned.clone() });
         Opened { end, queue, pair, tuned }
     }

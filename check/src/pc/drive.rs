@@ -238,7 +238,7 @@ impl Drive {
             setting: AtomicBool::new(false),
             settings: AtomicU64::new(0),
         };
-        setbacks.meet("a drive", || drive.start(), || ());
+        setbacks.meet("a drive", || drive.start());
         drive
     }
 

@@ -389,7 +389,7 @@ fn bring_up(
     for slot in &stack.slots {
         let drive = stack.drive_of(slot);
         let mend = || drive.drop_half_made(stack.slots.iter().filter_map(Slot::bound)).expect("the drive resets");
-        setbacks.meet("a queue", || drive.bind(&stack.host, slot, &stack.numbers), mend);
+        setbacks.meet_mended("a queue", || drive.bind(&stack.host, slot, &stack.numbers), mend);
     }
     Arc::new(stack)
 }

@@ -18,22 +18,17 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub(super) struct Directed<T> {
     pub(super) before: Vec<T>,
     pub(super) operations: Vec<T>,
-    pub(super) how: How,
+    /// Each is done by an agent of its own, in this order; none: one after the other.
+    pub(super) schedule: Option<Schedule>,
+    /// When the only fault of the history lasts, if it has one.
+    pub(super) window: Option<Window>,
 }
 
 impl<T> Directed<T> {
     /// Its bring-up meets a setback.
     pub(super) fn has_setback(&self) -> bool {
-        matches!(self.how, How::Alone(Window { when: When::Spared(_), .. }))
+        matches!(self.window, Some(Window { when: When::Spared(_), .. }))
     }
-}
-
-/// How they are done.
-pub(super) enum How {
-    /// Each by an agent of its own, in the order of a schedule; perhaps while the only fault of the history lasts.
-    InTurn(Schedule, Option<Window>),
-    /// One after the other, while the only fault of the history lasts.
-    Alone(Window),
 }
 
 /// When a single fault strikes.
@@ -91,17 +86,14 @@ const AT_ONCE: Ps = Ps::from_ns(1);
 impl<S: Subject> Live<'_, S> {
     /// The preparation, the load, and the operations.
     pub(super) fn direct(&mut self, directed: Directed<S::Step>) -> Result<Next, Failure> {
-        let Directed { before, operations, how } = directed;
+        let Directed { before, operations, schedule, window } = directed;
         let steps = before.len();
         let left = self.spawn(vec![before], |_| {});
         self.wait_for(&left, steps, "preparation")?;
         self.rig.start_load();
-        let (each, begin, window): (_, fn(u8), _) = match how {
-            How::InTurn(_, window) => {
-                let each = operations.into_iter().map(|operation| vec![operation]);
-                (each.collect(), machine::begin_agent, window)
-            }
-            How::Alone(window) => (vec![operations], |_| {}, Some(window)),
+        let (each, begin): (_, fn(u8)) = match schedule {
+            Some(_) => (operations.into_iter().map(|operation| vec![operation]).collect(), machine::begin_agent),
+            None => (vec![operations], |_| {}),
         };
         let Some(window) = window else {
             let steps = each.len();

@@ -1,6 +1,6 @@
 //! Scenarios: subjects of any type, behind one interface.
 
-use super::directed::{Directed, How, Window};
+use super::directed::{Directed, Window};
 use super::plan::{Fault, Plan, draw};
 use super::{Run, run};
 use crate::draw::{KnobError, Knobs};
@@ -63,7 +63,7 @@ impl<S: Subject> Scenario for S {
             let bench = Subject::benches(self).swap_remove(task.bench);
             let operations = task.operations.iter().map(|&index| bench.operations[index].1.clone()).collect();
             let (window, fault) = struck.unzip();
-            small(self, bench, operations, (How::InTurn(schedule.clone(), window), fault), trace_spans_max)
+            small(self, bench, operations, (Some(schedule.clone()), window, fault), trace_spans_max)
         };
         match &task.strike {
             None => run(None),
@@ -101,11 +101,11 @@ impl<S: Subject> Scenario for S {
                 bench.set.extend(set);
             }
             let alone = Window { behind: None, acts: is_struck, acts_times: 1, when };
-            return small(self, bench, Vec::new(), (How::Alone(alone), None), trace_spans_max);
+            return small(self, bench, Vec::new(), (None, Some(alone), None), trace_spans_max);
         }
         let operations = bench.operations.iter().map(|(_, operation)| operation.clone()).collect();
         let (window, fault) = injected(self, case, when);
-        small(self, bench, operations, (How::Alone(window), Some(fault)), trace_spans_max)
+        small(self, bench, operations, (None, Some(window), Some(fault)), trace_spans_max)
     }
 }
 
@@ -129,12 +129,12 @@ fn small<S: Subject>(
     subject: &S,
     bench: Bench<S::Step>,
     operations: Vec<S::Step>,
-    (how, fault): (How, Option<Fault<S::Fault>>),
+    (schedule, window, fault): (Option<Schedule>, Option<Window>, Option<Fault<S::Fault>>),
     trace_spans_max: usize,
 ) -> Result<Run, KnobError> {
     let set = bench.set.into_iter().map(|(name, value)| (name.into(), value)).collect();
     let recipe = Recipe { trace_spans_max, ..Recipe::of(1) };
-    let directed = Directed { before: bench.before, operations, how };
+    let directed = Directed { before: bench.before, operations, schedule, window };
     let faults = fault.into_iter().collect();
     let plan = Plan { steps: Vec::new(), faults, managers: 0, span_ns: 0, comparable: false, directed: Some(directed) };
     run(subject, &recipe, Knobs::new(1, set), plan)

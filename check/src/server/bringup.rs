@@ -96,7 +96,7 @@ impl Host {
             });
             built.inspect_err(|_| enter(None))
         };
-        let pc = config.setbacks.meet("the PC", build, || ());
+        let pc = config.setbacks.meet("the PC", build);
         let host = Arc::new(Self {
             pc,
             watch: entry.lock().expect("one host thread").clone().expect("set when the CPUs came up"),

@@ -1,6 +1,6 @@
 //! The command of the systematic search.
 
-use super::{STRIKES_MAX, Search, Strike, Task};
+use super::{STRIKES_MAX, Search, Task};
 use crate::cli::{self, CheckArgs, CheckError, TRACE_SPANS_MAX};
 use crate::report;
 use crate::run::Scenario;
@@ -44,31 +44,30 @@ pub(crate) fn execute(args: &CheckArgs, scenarios: &[&'static dyn Scenario], pai
     Ok(failure.map_or(0, |failure| failure.kind.exit_code()))
 }
 
-/// Those whose fault is meant by `FAULT`, or from a strike of its own on by `FAULT:NUMBER`.
+/// Those whose fault is meant by `FAULT`, or from the strike of a number on by `FAULT:NUMBER`.
 fn struck<T>(
-    tasks: Vec<(T, Task)>,
+    mut tasks: Vec<(T, Task)>,
     wanted: &str,
     meant: impl Fn(&str, &str) -> bool,
 ) -> Result<Vec<(T, Task)>, CheckError> {
-    let (fault, number) = match wanted.rsplit_once(':') {
-        Some((fault, number)) => (fault, number.parse().ok().filter(|number| (1..=STRIKES_MAX).contains(number))),
-        None => (wanted, Some(1)),
-    };
-    let known: BTreeSet<_> =
-        tasks.iter().filter_map(|(_, task)| Some(task.strike.as_ref()?.fault().to_owned())).collect();
-    let is_meant = |task: &Task| task.strike.as_ref().is_some_and(|strike| meant(strike.fault(), fault));
-    let with = |(scenario, task): (T, Task), number| {
-        (scenario, Task { strike: task.strike.map(|strike| Strike { number, ..strike }), ..task })
-    };
-    let chosen = number.map(|number| {
-        tasks.into_iter().filter(|(_, task)| is_meant(task)).map(|task| with(task, number)).collect::<Vec<_>>()
+    let (fault, number) = wanted.rsplit_once(':').unwrap_or((wanted, "1"));
+    let number = number.parse().unwrap_or(0);
+    let is_number = (1..=STRIKES_MAX).contains(&number);
+    let mut known = BTreeSet::new();
+    tasks.retain_mut(|(_, task)| {
+        task.strike.as_mut().is_some_and(|strike| {
+            known.insert(strike.fault().to_owned());
+            strike.number = number;
+            is_number && meant(strike.fault(), fault)
+        })
     });
-    chosen.filter(|chosen| !chosen.is_empty()).ok_or_else(|| {
+    if tasks.is_empty() {
         let known = known.into_iter().collect::<Vec<_>>().join(", ");
-        CheckError::Input(format!(
-            "--struck {wanted}: valid is one of these, or a part, and perhaps :1 to :{STRIKES_MAX}: {known}"
-        ))
-    })
+        let text =
+            format!("--struck {wanted}: valid is one of these, or a part, and perhaps :1 to :{STRIKES_MAX}: {known}");
+        return Err(CheckError::Input(text));
+    }
+    Ok(tasks)
 }
 
 fn one_schedule(

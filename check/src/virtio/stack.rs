@@ -322,7 +322,7 @@ impl VirtioStack {
                 bound => return bound.map_err(|error| format!("{error:?}")),
             }
         };
-        setbacks.meet("a virtio device", bind, || ());
+        setbacks.meet("a virtio device", bind);
     }
 
     /// Brings a device up, again while a fault keeps it from that.

@@ -1,6 +1,8 @@
 //! Locks, waits for words, and the console.
 
 use super::*;
+use crate::NO_THREAD;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The wait then used to end at its deadline, before the present.
 #[test]
@@ -149,4 +151,30 @@ fn the_clock_of_a_dead_machine_goes_on() {
     assert_eq!(ran, Ok(()));
     machine.run_until(Ps::from_ns(200_000));
     drop(machine);
+}
+
+/// Unwound code may ask for its thread, as what frees a line does. It runs on the console, where that was a panic.
+#[test]
+fn code_of_a_dead_machine_has_no_thread() {
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    struct Asks;
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            ASKED.store(SimHal.current_thread().0, Relaxed);
+        }
+    }
+    let (mut machine, _) = machine(2);
+    let ran = machine.run_boot(Ps::from_ns(100_000), || {
+        let body = || {
+            let _asks = Asks;
+            loop {
+                SimHal.delay_ns(30);
+            }
+        };
+        SimHal.spawn(thread("asks", 1), Box::new(body)).expect("the CPU exists");
+    });
+    assert_eq!(ran, Ok(()));
+    machine.run_until(Ps::from_ns(200_000));
+    drop(machine);
+    assert_eq!(ASKED.load(Relaxed), NO_THREAD.0);
 }

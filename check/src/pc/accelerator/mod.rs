@@ -152,10 +152,10 @@ impl Accelerator {
             begun: AtomicU32::new(0),
             under_way: AtomicU32::new(0),
         };
-        let device = setbacks.meet("the accelerator", || accelerator.new_device(accelerator.config.clone()), || ());
+        let device = setbacks.meet("the accelerator", || accelerator.new_device(accelerator.config.clone()));
         *accelerator.device.lock().expect("one host thread") = Some(Arc::new(device));
         let next = || accelerator.start_next(host, numbers);
-        while setbacks.meet("a queue of the accelerator", next, || accelerator.close_kept()) {}
+        while setbacks.meet_mended("a queue of the accelerator", next, || accelerator.close_kept()) {}
         accelerator.starting.store(false, Relaxed);
         accelerator
     }
