@@ -1,7 +1,9 @@
 //! The origin of input, and the errors in it.
 
 use crate::inputs;
+use crate::report::figure::counted;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::io::Read as _;
 
@@ -176,7 +178,7 @@ impl fmt::Display for InputError {
 impl std::error::Error for InputError {}
 
 /// A warning that a reader of the result needs: an option that is not modelled, a span that was cut.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Warning {
     /// Where.
     pub place: Place,
@@ -189,6 +191,26 @@ pub struct Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}", self.place, visible(&self.key), visible(&self.meaning))
+    }
+}
+
+impl Warning {
+    /// The texts of `warnings` for a reader. What is said of several lines of a file is one text.
+    pub fn texts(warnings: &[Self]) -> Vec<String> {
+        let mut found: Vec<(&Self, usize)> = Vec::new();
+        let mut known = HashMap::new();
+        for warning in warnings {
+            let at = *known.entry((&warning.place.file, &warning.key, &warning.meaning)).or_insert(found.len());
+            match found.get_mut(at) {
+                Some((_, others)) => *others += 1,
+                None => found.push((warning, 0)),
+            }
+        }
+        let text = |(warning, others): (&Self, usize)| match others {
+            0 => warning.to_string(),
+            others => format!("{warning} (and {} of this file)", counted(others, "other line")),
+        };
+        found.into_iter().map(text).collect()
     }
 }
 
@@ -251,6 +273,17 @@ fn edit_distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_several_lines_have_is_one_text() {
+        let at = |line: u32, key: &str| Warning {
+            place: Place::line("a.fio", line),
+            key: key.into(),
+            meaning: "cut".into(),
+        };
+        let texts = Warning::texts(&[at(2, "size"), at(4, "size"), at(5, "loops"), at(9, "size")]);
+        assert_eq!(texts, ["a.fio:2: size: cut (and 2 other lines of this file)", "a.fio:5: loops: cut"]);
+    }
 
     #[test]
     fn an_error_says_where_what_and_what_would_do() {

@@ -1,9 +1,10 @@
 //! `campanile lint`: everything that a job file would be warned of or refused for, and how each of its options is taken.
 
-use crate::fio::judge::{Judgement, judge};
+use crate::fio::judge::{Judgement, judge, refused_engine};
 use crate::fio::{self, Section, Variables};
 use crate::input::{InputError, Place, Problem, UNKNOWN_NAME, Warning};
 use crate::platform::Platform;
+use crate::report::figure::counted;
 use crate::scenario::files::Files;
 use crate::scenario::{PLATFORM_DEFAULT, Request};
 use crate::setting::Setting;
@@ -135,8 +136,10 @@ impl Lint {
             }
         }
         let mut errors: Vec<InputError> = errors.into_iter().chain(unset).chain(refused).collect();
-        if errors.is_empty() {
-            errors.extend(of_each_job(&request.input, &sections));
+        match errors.is_empty() {
+            true => errors.extend(of_each_job(&request.input, &sections)),
+            // What is behind these errors is not known, but the jobs' engines are.
+            false => errors.extend(engines(&sections).into_iter().filter(|error| !is_unset(&error.place))),
         }
         self.findings.extend(told.iter().map(Finding::warning));
         self.findings.extend(errors.iter().map(Finding::refused));
@@ -173,10 +176,25 @@ impl Lint {
         }
         let count = |level: &str| self.findings.iter().filter(|finding| finding.level == level).count();
         let verdict = if self.runs { "it runs" } else { "it does not run" };
-        let (warnings, refused) = (count("warning"), count("refused"));
-        let _ = writeln!(text, "{}: {verdict}; {warnings} warnings, {refused} refused", self.file);
+        let (warnings, refused) = (counted(count("warning"), "warning"), count("refused"));
+        let _ = writeln!(text, "{}: {verdict}; {warnings}, {refused} refused", self.file);
         text
     }
+}
+
+/// The engines of jobs that are not modelled.
+fn engines(sections: &[Section]) -> Vec<InputError> {
+    let mut global = None;
+    let mut errors = Vec::new();
+    for section in sections {
+        let named = section.entries.iter().rfind(|entry| entry.setting.key == "ioengine").or(global);
+        match section.is_global() {
+            true => global = named,
+            false => errors.extend(named.and_then(refused_engine)),
+        }
+    }
+    errors.dedup();
+    errors
 }
 
 /// The error of each job that cannot be read, where a run would only tell the first.

@@ -56,8 +56,9 @@ pub struct Outcome {
     pub section: Section,
 }
 
-/// Phases whose shortening differs by more than this are shortened unevenly: their spans are whole ns and whole I/Os.
-pub(crate) const UNEVEN: f64 = 1.01;
+/// Phases whose shortening differs by more than this are shortened unevenly. Less than that comes of the last I/Os of each, which
+/// are waited for.
+pub(crate) const UNEVEN: f64 = 1.05;
 
 /// Jobs that run between two barriers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -105,8 +105,52 @@ fn a_job_of_the_greatest_depth_has_a_short_span() {
     assert!(warns(&many) && !warns(&few));
 }
 
+/// Sections behind a `stonewall` keep nothing in flight while those before it run.
+#[test]
+fn a_turn_is_of_the_jobs_that_run_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("walls.fio");
+    let plan = |sections: usize| {
+        let head = "[global]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\nrw=randread\niodepth=1024\nruntime=60\n\
+                    time_based\nstonewall\n";
+        let sections: String = (0..sections).map(|number| format!("[s{number}]\nnumjobs=64\n")).collect();
+        std::fs::write(&path, format!("{head}{sections}")).unwrap();
+        Request::of(path.to_str().unwrap()).plan().unwrap()
+    };
+    let (one, many) = (plan(1), plan(12));
+    assert_eq!(many.spans, one.spans);
+    let of_depth = |plan: &lab::plan::Plan| plan.warnings.iter().any(|warning| warning.key == "iodepth");
+    assert!(!of_depth(&many) && !of_depth(&one), "{:?}", many.warnings);
+}
+
+/// `io_submit_mode=offload`: a completion is taken when it comes, though the job waits for its rate, and an engine that waits for
+/// each I/O has as many in flight as `iodepth` says.
+#[test]
+fn other_threads_take_completions_at_once() {
+    let latency_ns = |text: &str| {
+        let (outcome, iops) = measured(&format!("[a]\nrw=randread\ntime_based\nruntime=5\n{text}"));
+        (outcome.storage().unwrap().completion_latency.mean_ns, iops)
+    };
+    let (inline_ns, _) = latency_ns("iodepth=64\nrate_iops=20000");
+    for engine in ["libaio", "psync", "io_uring\nhipri"] {
+        let text = format!("ioengine={engine}\niodepth=64\nrate_iops=20000\nio_submit_mode=offload");
+        let (offloaded_ns, iops) = latency_ns(&text);
+        assert!((19_000.0..21_000.0).contains(&iops), "{engine}: {iops}");
+        assert!(offloaded_ns < inline_ns * 1.1, "{engine}: {offloaded_ns} ns, and {inline_ns} ns inline");
+    }
+    let (_, iops) = latency_ns("ioengine=psync\niodepth=8\nio_submit_mode=offload");
+    let (_, alone) = latency_ns("ioengine=psync\niodepth=8");
+    assert!(iops > 6.0 * alone, "{iops}, and {alone} one at a time");
+}
+
 /// What each job of a file did, and the IOPS of all together.
 fn ran(text: &str) -> (Vec<JobEnd>, f64) {
+    let (outcome, iops) = measured(text);
+    (outcome.storage().unwrap().ends.clone(), iops)
+}
+
+/// What a file did, and the IOPS of all its jobs together.
+fn measured(text: &str) -> (Outcome, f64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("job.fio");
     let head = "[global]\nioengine=libaio\ndirect=1\nbs=4k\nfilename=/dev/nvme0n1\n";
@@ -116,7 +160,8 @@ fn ran(text: &str) -> (Vec<JobEnd>, f64) {
     let request = Request { platform, deliveries, seeds: Some(1), ..Request::of(path.to_str().unwrap()) };
     let plan = request.plan().unwrap();
     let outcome = run::run_one(&plan.trials()[0], 1, false, &StopFlag::default()).unwrap().outcome;
-    (outcome.storage().unwrap().ends.clone(), ios(&outcome) as f64 / outcome.span_ns as f64 * 1e9)
+    let iops = ios(&outcome) as f64 / outcome.span_ns as f64 * 1e9;
+    (outcome, iops)
 }
 
 /// Reads, writes and trims.

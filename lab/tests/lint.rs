@@ -53,7 +53,7 @@ fn all_errors_are_told_at_once() {
     ] {
         assert!(text.contains(refused), "{refused}\nin\n{text}");
     }
-    assert!(text.ends_with("j.fio: it does not run; 1 warnings, 6 refused\n"), "{text}");
+    assert!(text.ends_with("j.fio: it does not run; 1 warning, 6 refused\n"), "{text}");
 }
 
 #[test]
@@ -77,6 +77,33 @@ fn each_job_that_cannot_be_read_is_told() {
     assert_eq!(code, 1);
     assert!(text.contains("j.fio:5:1: refused: ioengine: `rados`"), "{text}");
     assert!(text.contains("j.fio:7:1: refused: ioengine: `net`"), "{text}");
+}
+
+/// Nothing hides an engine that is not modelled, and the list of options does not call it modelled. `[global]` may name one that no
+/// job has.
+#[test]
+fn an_engine_that_is_not_modelled_is_told_beside_other_errors() {
+    let text = "[global]\nioengine=rbd\ndirect=1\nfilename=${NOPE}\n[a]\n[b]\nioengine=libaio\n";
+    let (_, text) = lint(text, &[]);
+    assert!(text.contains("j.fio:2:1: refused: ioengine: `rbd` is an engine that is not modelled"), "{text}");
+    assert!(text.contains("j.fio:2:1: ioengine=rbd: not modelled: a job with it is refused"), "{text}");
+    assert!(text.contains("j.fio:4:1: refused: filename: `${NOPE}`"), "{text}");
+    let (_, text) = lint("[global]\nioengine=rbd\nfilename=${NOPE}\n[b]\nioengine=libaio\n", &[]);
+    assert!(!text.contains("refused: ioengine"), "{text}");
+}
+
+/// A job of Windows that names no engine has that system's.
+#[test]
+fn names_of_windows_tell_the_default_engine() {
+    for name in [r".\test.dat", r"C\:\test.dat", r"D\:test.dat", r"\\.\PhysicalDrive1"] {
+        let (_, text) = lint(&format!("[a]\ndirect=1\niodepth=32\nrw=randread\nsize=1g\nfilename={name}\n"), &[]);
+        assert!(text.contains("warning: ioengine: Windows' engine"), "{name}: {text}");
+        assert!(!text.contains("has no effect: the engine waits"), "{name}: {text}");
+    }
+    for name in [r"/dev/disk/by-path/pci-0000\:01\:00.0-nvme-1", "/dev/nvme0n1", "test.dat"] {
+        let (_, text) = lint(&format!("[a]\ndirect=1\nrw=randread\nsize=1g\nfilename={name}\n"), &[]);
+        assert!(text.contains("warning: ioengine: not given: psync"), "{name}: {text}");
+    }
 }
 
 #[test]

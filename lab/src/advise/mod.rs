@@ -23,7 +23,7 @@ pub use change::Criterion;
 pub use page::page;
 pub use text::text;
 
-use crate::input::{InputError, Place};
+use crate::input::{InputError, Place, Warning};
 use crate::interrupt::StopFlag;
 use crate::plan::{Plan, Spans};
 use crate::scenario::Request;
@@ -291,7 +291,7 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
     let (candidates, without): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|candidate: &Candidate| candidate.changes.are_some());
     let budget = question.cpu_budget.map_or(f64::INFINITY, |budget| budget.cpus(today.cpus));
-    let mut warnings: Vec<String> = today.warnings.iter().map(ToString::to_string).collect();
+    let mut warnings: Vec<String> = Warning::texts(&today.warnings);
     if as_it_is.busy_cpus > budget {
         let busy = as_it_is.busy_cpus;
         warnings.push(format!("--cpu-budget: {busy:.1} CPUs are busy today, above the budget of {budget}"));

@@ -23,7 +23,10 @@ pub(super) fn import(args: &ImportArgs, arguments: &[String]) -> Result<(), Fail
     let json = output("--json", args.json.as_deref())?;
     let server = Read::of(args, arguments)?;
     let stop = stop_flag()?;
-    say(format_args!("import: {}; fitting", counted(server.server.measurements.len(), "measurement")));
+    let count = server.server.measurements.len();
+    if count > 0 {
+        say(format_args!("import: {}; fitting", counted(count, "measurement")));
+    }
     let (found, manifest) = server.fit(args, &stop)?;
     if !takes_standard_output(json.as_ref()) {
         cli::print_wide(&text(&found))?;
@@ -313,11 +316,7 @@ fn missed(found: &Imported) -> String {
         are(found.misses.len())
     );
     for miss in &found.misses {
-        let why = match miss.reasons.as_slice() {
-            [] => "perhaps a limit that is not modelled: a virtual disk, a throttle, other work on the CPUs".to_owned(),
-            reasons => reasons.join("; "),
-        };
-        text += &format!("  {:42} {:>+7.1} %  {why}\n", miss.row, miss.error * 100.0);
+        text += &format!("  {:42} {:>+7.1} %  {}\n", miss.row, miss.error * 100.0, miss.reasons.join("; "));
     }
     text
 }

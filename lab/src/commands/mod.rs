@@ -19,7 +19,7 @@ mod transfer;
 
 use crate::atomic_file::{AtomicFile, say};
 use crate::cli::{self, Cli, Command, Failure, IrqsArgs, ServeCommand};
-use crate::input::InputError;
+use crate::input::{InputError, Warning};
 use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
@@ -93,7 +93,7 @@ fn failed(error: RunError) -> Failure {
 
 /// Prints warnings about the result on standard error.
 fn announce(plan: &Plan) {
-    for warning in &plan.warnings {
+    for warning in Warning::texts(&plan.warnings) {
         say(format_args!("warning: {warning}"));
     }
 }

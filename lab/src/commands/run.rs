@@ -5,7 +5,7 @@ use super::{announce, ended, failed, output, stop_flag, takes_standard_output, w
 use crate::atomic_file::{AtomicFile, say};
 use crate::cli::{self, Failure, RunArgs};
 use crate::coalescing;
-use crate::input::STANDARD_INPUT;
+use crate::input::{STANDARD_INPUT, Warning};
 use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
@@ -138,7 +138,7 @@ fn report(
     let mut report = RunReport::new(&plan.name, &plan.platform.name, Class::of(&plan.platform), outcomes);
     report.interrupted = stop.is_set();
     report.spans = plan.storage().map(|_| plan.spans);
-    report.warnings = plan.warnings.iter().map(ToString::to_string).collect();
+    report.warnings = Warning::texts(&plan.warnings);
     report.notes = coalescing::notes(plan, stop).map_err(failed)?;
     report.published = published_rows(plan, &report)?;
     report.constants = constants(plan);

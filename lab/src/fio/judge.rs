@@ -31,6 +31,12 @@ pub fn valid_engines() -> String {
     ENGINES.into_iter().filter(|engine| !TAKEN_AS_OTHERS.contains(engine)).collect::<Vec<_>>().join(", ")
 }
 
+/// Why a job cannot have the engine that an entry names, if it is not one of [`ENGINES`].
+pub fn refused_engine(entry: &Entry) -> Option<InputError> {
+    let is_known = ENGINES.contains(&engine_name(&entry.setting.text));
+    (!is_known).then(|| entry.wrong("is an engine that is not modelled", valid_engines()))
+}
+
 /// What was found about one entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Judgement {
@@ -134,6 +140,10 @@ fn by_meaning(entry: &Entry, option: &FioOption) -> Judgement {
     let text = if entry.bare { "1" } else { entry.setting.text.as_str() };
     let changes_nothing = |unless: &[&str]| unless.contains(&text);
     match &option.meaning {
+        // A job may have another engine than `[global]` names: it is refused where it is a job's.
+        Meaning::Modelled(_) if option.name == "ioengine" && refused_engine(entry).is_some() => {
+            taken("not modelled", "a job with it is refused")
+        }
         Meaning::Modelled(how) => taken("modelled", how),
         Meaning::NoEffect(why) => taken("without effect", why),
         Meaning::Ignored { unless, .. } | Meaning::Refused { unless, .. } if changes_nothing(unless) => {

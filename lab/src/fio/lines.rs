@@ -109,7 +109,10 @@ impl Reader<'_> {
         }
         place.column = Some(1 + text[..text.len() - line.len()].chars().count() as u32);
         if line.starts_with('\u{feff}') {
-            return syntax(place, "begins with a byte order mark, which fio does not read");
+            return syntax(
+                place,
+                "begins with a byte order mark, which fio does not read; save it as UTF-8 without one",
+            );
         }
         if let Some(name) = line.strip_prefix('[') {
             if depth > 0 {

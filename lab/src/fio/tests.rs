@@ -129,7 +129,7 @@ fn odd_input_is_read_as_fio_reads_it_or_says_why_not() {
     assert_eq!(entry(b"#!/usr/bin/env fio\n[a]\ndescription=caf\xe9\n"), "caf\u{fffd}");
     assert_eq!(
         read(b"\xef\xbb\xbf[a]\n").unwrap_err(),
-        "j.fio:1: begins with a byte order mark, which fio does not read"
+        "j.fio:1: begins with a byte order mark, which fio does not read; save it as UTF-8 without one"
     );
     assert_eq!(read(b"[a]\nbs=4k\0\n").unwrap_err(), "j.fio:2: has a zero byte, at which fio ends the line");
     let long = format!("[a]\ndescription={}\n", "x".repeat(1 << 20));

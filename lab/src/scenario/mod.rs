@@ -24,7 +24,7 @@ use files::Files;
 use key::Described;
 pub(crate) use read::SEEDS_MAX;
 use read::Scenario;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 /// The platform of a job file that is run without one.
@@ -132,6 +132,9 @@ impl Request {
             key: "platform".into(),
             meaning,
         }));
+        // The threads of a section say the same.
+        let mut told = HashSet::new();
+        warnings.retain(|warning| told.insert(warning.clone()));
         let plan = Plan {
             name: name(&path),
             source: Place::file(&path),

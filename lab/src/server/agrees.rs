@@ -1,6 +1,7 @@
 //! Whether a job's options can have made what fio measured: people mix up job files, and fio prints the options of one
 //! section for several.
 
+use crate::fio::judge::ENGINE_DEFAULT;
 use crate::fio::{FioJob, drive_of};
 use crate::kinds::storage::{IoEngine, Trims};
 use crate::report::figure::counted;
@@ -15,11 +16,11 @@ const THREADS_SLACK: f64 = 1.5;
 /// Whether the sections can have done what fio measured.
 ///
 /// With `group_reporting` fio prints one job for a group, and of its sections the options of the first alone. A fit of such
-/// a measurement would be far off, and not say why.
+/// a measurement would be far off, and not say why. `is_given`: a job file was given.
 ///
 /// # Errors
 /// More was in flight than the sections allow, or more threads ran.
-pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), String> {
+pub(super) fn explains(sections: &[FioJob], fio: &FioOutput, is_given: bool) -> Result<(), String> {
     if sections.iter().any(|section| section.engine == IoEngine::Null) {
         return Err(
             "ioengine=null does no I/O, and tells nothing of drives; valid: an engine that does, such as libaio"
@@ -30,12 +31,13 @@ pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), Strin
     let most: f64 = sections.iter().map(|section| f64::from(section.numjobs) * f64::from(section.iodepth)).sum();
     let threads: f64 = sections.iter().map(|section| f64::from(section.numjobs)).sum();
     let in_flight = fio.in_flight();
+    let options = || fio.global_options.iter().chain(fio.jobs.iter().flat_map(|job| &job.options));
     // A ramp counts as time of the threads, but not as measured time.
-    let has_ramp = fio.global_options.iter().chain(fio.jobs.iter().flat_map(|job| &job.options));
-    let has_ramp = has_ramp.into_iter().any(|(name, _)| name == "ramp_time");
+    let has_ramp = options().any(|(name, _)| name == "ramp_time");
     let ran = fio.threads().filter(|ran| !has_ramp && *ran > threads * THREADS_SLACK);
-    let mut options = fio.global_options.iter().chain(fio.jobs.iter().flat_map(|job| &job.options));
-    let is_posix = options.any(|(name, value)| name == "ioengine" && value == "posixaio");
+    let is_posix = options().any(|(name, value)| name == "ioengine" && value == "posixaio");
+    let waits = sections.iter().all(|section| matches!(section.engine, IoEngine::Sync { .. }));
+    let names_no_engine = waits && options().next().is_some() && options().all(|(name, _)| name != "ioengine");
     if ran.is_none() && is_posix && in_flight > most * IN_FLIGHT_SLACK {
         return Err(
             "requests of posixaio wait for each other, and their latency has that time, which is not modelled; valid: \
@@ -45,6 +47,13 @@ pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), Strin
     }
     let found = match ran {
         Some(ran) => format!("about {ran:.0} threads ran, and the job's options make {threads:.0}"),
+        None if in_flight > most * IN_FLIGHT_SLACK && names_no_engine => {
+            return Err(format!(
+                "{in_flight:.1} I/Os were in flight, and the job's options allow {most:.0}: they name no ioengine, and \
+                 {ENGINE_DEFAULT}, fio's default on Linux, does one I/O at a time; valid: the job file behind --job, with the \
+                 ioengine that ran"
+            ));
+        }
         None if in_flight > most * IN_FLIGHT_SLACK => {
             format!("{in_flight:.1} I/Os were in flight, and the job's options allow {most:.0}")
         }
@@ -53,10 +62,19 @@ pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), Strin
             None => return Ok(()),
         },
     };
-    Err(format!(
-        "{found}: these are not the options of all that ran (with group_reporting, fio prints those of a group's first job \
-         alone); valid: the whole job file behind --job"
-    ))
+    if !is_given {
+        return Err(format!(
+            "{found}: these are not the options of all that ran (with group_reporting, fio prints those of a group's first \
+             job alone); valid: the whole job file behind --job"
+        ));
+    }
+    let has = |name: &str| sections.iter().any(|section| section.name == name || section.title == name);
+    Err(match fio.jobs.iter().find(|job| !has(&job.name)) {
+        Some(job) => {
+            format!("{found}: the job file has no section [{}]; valid: the file that ran behind --job", job.name)
+        }
+        None => format!("{found}: this is not the job file that ran; valid: the file that ran behind --job"),
+    })
 }
 
 /// Devices without a drive behind them, and where files in memory are.
@@ -185,7 +203,7 @@ pub(super) fn files_on_several(sections: &[FioJob], fio: &FioOutput) -> Option<S
 
 #[cfg(test)]
 mod tests {
-    use super::super::gather::{Parts, Server};
+    use super::super::gather::{Measurement, Parts, Server};
 
     /// IOPS of the measurement, or else the notes.
     fn read(job: &str, directions: &str) -> Result<f64, String> {
@@ -201,6 +219,30 @@ mod tests {
             r#""{direction}": {{"iops": {iops}, "total_ios": {iops}, "bw_bytes": {}, "clat_ns": {{"mean": 5000, "max": 9}}}}"#,
             iops * bytes
         )
+    }
+
+    #[test]
+    fn what_is_advised_is_what_is_lacking() {
+        let many = r#""read": {"iops": 1000, "total_ios": 1000, "bw_bytes": 4096000, "runtime": 1000, "clat_ns": {"mean": 64000000, "max": 90000000}}"#;
+        let file = "[b]\nfilename=/dev/nvme0n1\nioengine=libaio\ndirect=1\n";
+        let fio = |options: &str| format!(r#"{{"jobs": [{{"jobname": "a", {options}{many}}}]}}"#);
+        let why = |fio: &str, job: Option<&str>| {
+            let parts = Parts { fio: fio.as_bytes(), job: job.map(str::as_bytes), ..Parts::default() };
+            Measurement::read("x", &parts).unwrap_err()
+        };
+        let text = why(&fio(""), Some(file));
+        assert!(text.contains("the job file has no section [a]"), "{text}");
+        let text = why(&fio(""), Some(&file.replace("[b]", "[a]")));
+        assert!(text.contains("this is not the job file that ran"), "{text}");
+        let options = |engine: &str| {
+            fio(&format!(
+                r#""job options": {{{engine}"filename": "/dev/nvme0n1", "rw": "randread", "direct": "1", "iodepth": "9"}}, "#
+            ))
+        };
+        let text = why(&options(""), None);
+        assert!(text.contains("they name no ioengine, and psync, fio's default on Linux"), "{text}");
+        let text = why(&options(r#""ioengine": "psync", "#), None);
+        assert!(text.contains("these are not the options of all that ran"), "{text}");
     }
 
     #[test]

@@ -253,8 +253,13 @@ fn write_started(files: &Folder<'_>, base: &Platform, started: &BTreeMap<String,
 /// The error of an import without a measurement.
 fn unusable(notes: &[String]) -> InputError {
     let why = if notes.is_empty() { "it holds none".to_owned() } else { notes.join("; ") };
-    let valid = "fio's JSON with the job's I/Os, from scripts/measure-server or your own runs".to_owned();
-    InputError::value(&Place::option("import"), "", "no measurement", format!("can be used: {why}"), valid)
+    // A reason that says what would be valid knows better.
+    let valid = match why.contains(" valid: ") {
+        true => "",
+        false => "; valid: fio's JSON with the job's I/Os, from scripts/measure-server or your own runs",
+    };
+    let problem = Problem::Syntax(format!("`no measurement` can be used: {why}{valid}"));
+    InputError::new(&Place::option("import"), "", problem)
 }
 
 /// The rows that are fitted, and the plans that give them.

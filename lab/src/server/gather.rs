@@ -115,7 +115,7 @@ impl Measurement {
         notes.extend(agrees::leave_out_verification(&sections, &mut fio).map(|note| format!("{name}: {note}")));
         let on_drives = [agrees::files_on_several(&sections, &fio), named::perhaps_twice(&sections, &fio)];
         notes.extend(on_drives.into_iter().flatten().map(|note| format!("{name}: {note}")));
-        agrees::explains(&sections, &fio)
+        agrees::explains(&sections, &fio, parts.job.is_some())
             .and_then(|()| agrees::bypasses(&sections, &fio))
             .and_then(|()| together::began(&sections, &fio))
             .map_err(|why| format!("{name}: {why}"))?;

@@ -125,7 +125,13 @@ pub(super) fn of_options(
 /// its short span allows.
 fn simulated(name: &str, text: &str, fio: &FioOutput, links: Option<&Links>, notes: &mut Vec<String>) -> String {
     let line = |line: &str| match line.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
-        Some(("ramp_time", _)) => None,
+        Some(("ramp_time", _)) => {
+            let note = format!("{name}: ramp_time is left out: the scenario has a ramp of its own");
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+            None
+        }
         Some(("filename", files)) => {
             let mut found = Vec::new();
             let files = named::files(files, fio, links, &mut found);

@@ -12,7 +12,7 @@ pub struct Miss {
     pub row: String,
     /// The relative error.
     pub error: f64,
-    /// What the measurement has that the model lacks; empty: nothing that its options tell.
+    /// What may be why: what the measurement has that the model lacks, or what such an error comes of.
     pub reasons: Vec<&'static str>,
 }
 
@@ -21,16 +21,37 @@ const NAMED_MAX: usize = 8;
 
 /// The rows that are missed, the worst first.
 pub(super) fn of(rows: &[Row], errors: &[f64], measurements: &[Measurement]) -> Vec<Miss> {
-    let reasons = |row: &Row| {
-        let name = row.id.rsplit_once('/').map_or(row.id.as_str(), |(name, _)| name);
-        measurements.iter().find(|one| one.name == name).map(reasons).unwrap_or_default()
+    let missed = || rows.iter().zip(errors).filter(|(_, error)| error.is_nan() || error.abs() > NOISE);
+    let of = |row: &Row, error: f64| {
+        let (name, quantity) = row.id.rsplit_once('/').unwrap_or((&row.id, ""));
+        match quantity {
+            "msi" if error > 0.0 => vec!["perhaps the drive or its controller coalesces its interrupts"],
+            "msi" => vec!["perhaps others use the interrupts of the drives too"],
+            "user_time" | "system_time" if error > 0.0 => vec!["perhaps faster CPUs than the base's"],
+            "user_time" | "system_time" => vec!["perhaps other work on the CPUs"],
+            _ => {
+                let of_model = measurements.iter().find(|one| one.name == name).map(reasons).unwrap_or_default();
+                if !of_model.is_empty() {
+                    return of_model;
+                }
+                // A limit makes the rate less than the latencies say, which may then be missed on their other side.
+                let rate =
+                    missed().find(|(row, _)| row.id.strip_suffix("/iops") == Some(name)).map(|(_, error)| *error);
+                let is_faster = rate.map_or(error > 0.0, |error| error < 0.0);
+                vec![if is_faster { FASTER } else { LIMITED }]
+            }
+        }
     };
-    let missed = rows.iter().zip(errors).filter(|(_, error)| error.is_nan() || error.abs() > NOISE);
-    let mut missed: Vec<Miss> =
-        missed.map(|(row, &error)| Miss { row: row.id.clone(), error, reasons: reasons(row) }).collect();
-    missed.sort_by(|a, b| b.error.abs().total_cmp(&a.error.abs()));
-    missed
+    let mut found: Vec<Miss> =
+        missed().map(|(row, &error)| Miss { row: row.id.clone(), error, reasons: of(row, error) }).collect();
+    found.sort_by(|a, b| b.error.abs().total_cmp(&a.error.abs()));
+    found
 }
+
+/// Why a server may be slower than the platform, if its jobs' options do not tell.
+const LIMITED: &str = "perhaps a limit that is not modelled: a virtual disk, a throttle, other work on the CPUs";
+/// Why it may be faster.
+const FASTER: &str = "the server was faster than the other rows allow: perhaps a cache, or a drive in another state";
 
 /// The rows as a platform's file names them: `one-drive-full/iops -75.6 %`.
 pub(super) fn named(misses: &[Miss]) -> Vec<String> {
@@ -131,6 +152,14 @@ mod tests {
         assert_eq!(said, [("x/user_time", 1), ("x/iops", 1)]);
         assert_eq!(named(&found), ["x/user_time -50.0 %", "x/iops +3.1 %"]);
         assert_eq!(of(&rows, &[f64::NAN, 0.0, 0.0], &[]).len(), 1);
+        let why = |errors: [f64; 3]| -> Vec<&str> {
+            of(&rows, &errors, &[]).iter().map(|miss| miss.reasons[0].split(' ').nth(1).unwrap()).collect()
+        };
+        assert_eq!(why([0.1, 0.0, 0.0]), ["a"], "slower than the model: a limit");
+        assert_eq!(why([-0.1, 0.0, 0.0]), ["server"], "no limit makes it faster");
+        assert_eq!(why([0.2, 0.1, 0.0]), ["a", "a"], "one limit has both");
+        assert_eq!(why([0.0, -0.1, 0.0]), ["a"], "its I/Os took longer");
+        assert_eq!(why([0.0, 0.0, -0.1]), ["other"], "CPU time is not of the drive");
         let many: Vec<Miss> = (0..10).map(|_| found[0].clone()).collect();
         assert_eq!(named(&many).last().unwrap(), "and 2 more");
     }

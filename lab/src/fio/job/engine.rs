@@ -1,7 +1,7 @@
 //! How a job submits: its engine, its depth, and whether it goes through the page cache.
 
 use super::{Options, split_names};
-use crate::fio::judge::{ENGINE_DEFAULT, engine_name, valid_engines};
+use crate::fio::judge::{ENGINE_DEFAULT, engine_name, refused_engine, valid_engines};
 use crate::input::{InputError, Warning};
 use crate::kinds::storage::IoEngine;
 use crate::setting::Setting;
@@ -15,6 +15,8 @@ const CHARACTER_DEVICE: &str = "/dev/ng";
 const CHARACTER_DEVICE_VALID: &str = "filename=/dev/ng0n1";
 const NO_CHARACTER_DEVICE: &str = "is not for ioengine=io_uring_cmd, which takes a namespace's character device";
 
+/// fio's engine of a job that names none, on Windows.
+const WINDOWS_DEFAULT: &str = "windowsaio";
 /// How Windows names a whole drive, with its number behind: `\\.\PhysicalDrive1`.
 const OF_WINDOWS: &str = r"\\.\PhysicalDrive";
 
@@ -55,9 +57,22 @@ pub fn drive_of(name: &str) -> Option<String> {
     Some(format!("/dev/{drive}"))
 }
 
+/// Whether a name of files has a backslash that does not stand before a colon as Linux needs it: only Windows has such paths.
+fn is_of_windows(names: &str) -> bool {
+    let names = names.trim();
+    let has_letter = names.starts_with(|first: char| first.is_ascii_alphabetic()) && names[1..].starts_with(r"\:");
+    has_letter || names.split('\\').skip(1).any(|behind| !behind.starts_with([':', '\\']) && !behind.is_empty())
+}
+
 impl Options<'_> {
     fn engine_name(&self) -> &str {
-        self.get("ioengine").map_or(ENGINE_DEFAULT, |entry| engine_name(&entry.setting.text))
+        self.get("ioengine").map_or(self.engine_default(), |entry| engine_name(&entry.setting.text))
+    }
+
+    /// fio's default depends on its system, which the names of files tell.
+    fn engine_default(&self) -> &'static str {
+        let mut names = self.filenames.iter().copied().chain(self.get("directory"));
+        if names.any(|entry| is_of_windows(&entry.setting.text)) { WINDOWS_DEFAULT } else { ENGINE_DEFAULT }
     }
 
     /// Whether its I/Os are commands that the driver passes on, which no page cache sees.
@@ -95,6 +110,7 @@ impl Options<'_> {
         let valid = valid_engines();
         let name = match self.get("ioengine") {
             Some(entry) => engine_name(entry.text(&valid)?),
+            None if self.engine_default() == WINDOWS_DEFAULT => WINDOWS_DEFAULT,
             None => {
                 let meaning = format!("not given: {ENGINE_DEFAULT}, fio's default, one I/O at a time");
                 self.warn(warnings, "ioengine", meaning);
@@ -104,7 +120,7 @@ impl Options<'_> {
         let polled_by = |polled: bool| self.get("hipri").filter(|_| polled).map(|entry| entry.setting.clone());
         match name {
             "libaio" => Ok((IoEngine::Libaio, None)),
-            "windowsaio" => {
+            WINDOWS_DEFAULT => {
                 let meaning = "Windows' engine, taken as libaio: the simulated system is Linux";
                 self.warn(warnings, "ioengine", meaning);
                 Ok((IoEngine::Libaio, None))
@@ -137,15 +153,20 @@ impl Options<'_> {
             "null" => Ok((IoEngine::Null, None)),
             _ => {
                 let entry = self.get("ioengine").expect("the default is known");
-                Err(entry.wrong("is an engine that is not modelled", valid))
+                Err(refused_engine(entry).expect("all others stand above"))
             }
         }
     }
 
-    /// I/Os in flight: what `iodepth` says, or one for an engine that waits for each.
+    /// `io_submit_mode=offload`: threads of the job submit, one for each I/O in flight.
+    pub(super) fn offloads(&self) -> bool {
+        self.get("io_submit_mode").is_some_and(|entry| entry.word() == "offload")
+    }
+
+    /// I/Os in flight: what `iodepth` says, or one for an engine that waits for each, unless other threads submit.
     pub(super) fn depth(&self, engine: IoEngine, warnings: &mut Vec<Warning>) -> Result<u32, InputError> {
         let depth = self.number("iodepth", 1, 1..=65_536)?;
-        if matches!(engine, IoEngine::Libaio | IoEngine::IoUring { .. }) || depth == 1 {
+        if matches!(engine, IoEngine::Libaio | IoEngine::IoUring { .. }) || depth == 1 || self.offloads() {
             return Ok(depth);
         }
         if let Some(entry) = self.get("iodepth") {

@@ -273,7 +273,7 @@ impl<'a> Options<'a> {
         let (engine, polled_by) = self.engine(warnings)?;
         let iodepth = self.depth(engine, warnings)?;
         let mut load = self.load()?;
-        load.depth_low = load.depth_low.min(iodepth);
+        load.depth_low = if load.pace.offloads { iodepth } else { load.depth_low.min(iodepth) };
         let begins_group = load.start.stonewall || self.flag("new_group")?;
         let pattern = self.pattern()?;
         let directions = Load::directions(&pattern);
@@ -286,7 +286,11 @@ impl<'a> Options<'a> {
         }
         let largest = (0..3).filter(|&direction| directions[direction] || load.order.sizes_by_order);
         let block_bytes = largest.map(|direction| load.sizes[direction].max).max().unwrap_or(4096) as u32;
-        let (batch_submit, batch_complete_min, batch_complete_max) = self.batches(iodepth)?;
+        let (batch_submit, batch_complete_min, batch_complete_max) = match load.pace.offloads {
+            // Each of its threads has one I/O (fio's rate-submit.c).
+            true => (1, 1, iodepth),
+            false => self.batches(iodepth)?,
+        };
         let job = FioJob {
             name: self.section.name.clone(),
             title: self.title(),

@@ -13,7 +13,7 @@ impl Options<'_> {
         let mut pace = Pace {
             poisson: self.get("rate_process").is_some_and(|entry| entry.word() == "poisson"),
             ignore_think: self.flag("rate_ignore_thinktime")?,
-            offloads: self.get("io_submit_mode").is_some_and(|entry| entry.word() == "offload"),
+            offloads: self.offloads(),
             kernel_polls: self.flag("sqthread_poll")?,
             think_ns: us("thinktime")?,
             think_spin_ns: us("thinktime_spin")?,

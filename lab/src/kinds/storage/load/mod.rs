@@ -293,7 +293,8 @@ pub struct Pace {
     pub cycle_ns: u64,
     /// `rate_ignore_thinktime`.
     pub ignore_think: bool,
-    /// `io_submit_mode=offload`: other threads submit, so that a wait for the rate does not wait for I/Os in flight.
+    /// `io_submit_mode=offload`: a thread for each I/O in flight submits it and waits for it, so that a wait for the rate
+    /// does not wait for I/Os in flight, and each is taken when it completes. Those threads are not simulated apart.
     pub offloads: bool,
     /// `sqthread_poll`: a thread of the kernel submits: the job does not pay for it, and spins for completions.
     pub kernel_polls: bool,

@@ -1,7 +1,7 @@
 //! Resolves a storage experiment completely: jobs become threads on CPUs, filenames become drives.
 
 use super::names::Names;
-use super::turn::{commands_in_flight, ios_in_flight, share_simulated, turn_ns};
+use super::turn::Turn;
 use super::{IoEngine, JobPlan, offsets, stages};
 use crate::fio::{FioJob, Reporting};
 use crate::input::{InputError, Warning};
@@ -65,8 +65,9 @@ impl Resolve<'_> {
         let mut storage = Storage { drives, jobs, reporting, detail, ..self.draft.storage().clone() };
         self.warn_of_syncs(&storage);
         offsets::warn(&storage, &self.common.platform, &mut self.warnings);
-        let spans = self.spans(turn_ns(&storage, &self.common.platform))?;
-        self.warn_of_turns(&storage, &spans);
+        let turns = Turn::all(&storage, &self.common.platform);
+        let spans = self.spans(turns.iter().map(|turn| turn.ns).max().unwrap_or(0))?;
+        self.warn_of_turns(&turns, &spans);
         stages::settle(&mut storage, &self.common.platform, &spans, &mut self.warnings)?;
         let duration = self.common.duration();
         self.warnings.extend(duration.and_then(|setting| stages::other_duration(&storage, &spans, setting)));
@@ -110,10 +111,7 @@ impl Resolve<'_> {
                 let Some(setting) = job.polled_by.take() else { continue };
                 let meaning =
                     format!("the deliveries asked for ({place}) stand over it: polled only where they say so");
-                let warning = Warning { place: setting.place, key: "hipri".into(), meaning };
-                if !self.warnings.contains(&warning) {
-                    self.warnings.push(warning);
-                }
+                self.warnings.push(Warning { place: setting.place, key: "hipri".into(), meaning });
             }
         }
         Ok(variants)
@@ -203,21 +201,16 @@ impl Resolve<'_> {
     }
 
     /// A span that is shorter than the time in which the drives do all I/Os in flight measures queues that are filling.
-    fn warn_of_turns(&mut self, storage: &Storage, spans: &Spans) {
-        let platform = &self.common.platform;
-        let share = share_simulated(storage, platform);
-        let whole_ns = turn_ns(storage, platform) as f64 / share;
-        if share < 1.0
-            && (spans.ramp_ns as f64) < whole_ns
-            && let Some(job) = storage.jobs.iter().max_by_key(|job| job.iodepth)
-        {
-            let commands = commands_in_flight(storage, platform);
-            let counted = if commands == ios_in_flight(storage) { "I/Os" } else { "commands of I/Os" };
+    fn warn_of_turns(&mut self, turns: &[Turn], spans: &Spans) {
+        let cut = turns.iter().filter(|turn| turn.share < 1.0 && (spans.ramp_ns as f64) < turn.whole_ns());
+        if let Some(turn) = cut.max_by(|one, other| one.whole_ns().total_cmp(&other.whole_ns())) {
+            let counted = if turn.commands == turn.ios { "I/Os" } else { "commands of I/Os" };
             let meaning = format!(
-                "{commands} {counted} are in flight together, more than are simulated: queues are still filling when the span \
-                 ends, and latencies are too small; --set ramp=TIME --set duration=TIME simulate more"
+                "{} {counted} are in flight together, more than are simulated: queues are still filling when the span \
+                 ends, and latencies are too small; --set ramp=TIME --set duration=TIME simulate more",
+                turn.commands
             );
-            self.warnings.push(Warning { place: job.source.clone(), key: "iodepth".into(), meaning });
+            self.warnings.push(Warning { place: turn.deepest.source.clone(), key: "iodepth".into(), meaning });
         }
     }
 
@@ -240,11 +233,7 @@ impl Resolve<'_> {
                  the drive; with drive.{model}.volatile_cache=true it would",
                 drive.name
             );
-            let warning = Warning { place: job.source.clone(), key: key.into(), meaning };
-            // The clones of a section follow each other.
-            if self.warnings.last() != Some(&warning) {
-                self.warnings.push(warning);
-            }
+            self.warnings.push(Warning { place: job.source.clone(), key: key.into(), meaning });
         }
     }
 

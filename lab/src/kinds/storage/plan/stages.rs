@@ -80,10 +80,7 @@ fn bring_delays_forward(storage: &mut Storage, warnings: &mut Vec<Warning>) {
         let Some(load) = job.load.as_mut().filter(|load| load.start.delay_ns.1 > 0) else { continue };
         load.start.delay_ns = (scaled(load.start.delay_ns.0), scaled(load.start.delay_ns.1));
         let meaning = format!("shortened with all others: the longest one is {} s here", DELAY_NS_MAX / 1_000_000_000);
-        let warning = Warning { place: job.source.clone(), key: "startdelay".into(), meaning };
-        if warnings.last() != Some(&warning) {
-            warnings.push(warning);
-        }
+        warnings.push(Warning { place: job.source.clone(), key: "startdelay".into(), meaning });
     }
 }
 
@@ -126,11 +123,7 @@ fn stop(storage: &mut Storage, own_end: &[bool], spans: &Spans, warnings: &mut V
         }
         let scaled = |ns: u64| (u128::from(ns) * u128::from(stands_ns) / u128::from(asked_ns)) as u64;
         let mut tell = |key: &str, meaning: &str| {
-            let warning = Warning { place: job.source.clone(), key: key.into(), meaning: meaning.to_owned() };
-            // The clones of a section follow each other.
-            if !warnings.iter().rev().take(TOLD_MAX).any(|told| *told == warning) {
-                warnings.push(warning);
-            }
+            warnings.push(Warning { place: job.source.clone(), key: key.into(), meaning: meaning.to_owned() });
         };
         if all_limited && load.start.delay_ns.1 > 0 {
             tell("startdelay", SHORTENED);
@@ -167,8 +160,6 @@ pub(super) fn other_duration(storage: &Storage, spans: &Spans, duration: &Settin
     Some(Warning { place: duration.place.clone(), key: duration.key.clone(), meaning })
 }
 
-/// Most warnings of a job that [`stop`] gives.
-const TOLD_MAX: usize = 5;
 const SHORTENED: &str = "shortened as the runtime is";
 const NOT_JUDGED: &str =
     "not judged: the simulated span is too short; --set duration=runtime simulates the runtime, up to 10 s";
@@ -253,11 +244,7 @@ fn warn_of_cut_ends(storage: &Storage, platform: &Platform, own_end: &[bool], wa
             () if ends.io_size.is_some() => "io_size",
             () => "size",
         };
-        let warning = Warning { place: job.source.clone(), key: key.into(), meaning };
-        // The clones of a section follow each other.
-        if warnings.last() != Some(&warning) {
-            warnings.push(warning);
-        }
+        warnings.push(Warning { place: job.source.clone(), key: key.into(), meaning });
     }
 }
 

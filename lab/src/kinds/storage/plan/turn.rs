@@ -12,22 +12,40 @@ const TURN_IOS_MAX: u64 = 100_000;
 /// some seconds of host time for each run.
 const TURN_COMMANDS_MAX: u64 = 1_000_000;
 
-/// What a turn is simulated of: all I/Os in flight, or the first so many.
-pub(super) fn share_simulated(storage: &Storage, platform: &Platform) -> f64 {
-    let share = |most: u64, of: u64| most as f64 / of.max(1) as f64;
-    share(TURN_IOS_MAX, ios_in_flight(storage))
-        .min(share(TURN_COMMANDS_MAX, commands_in_flight(storage, platform)))
-        .min(1.0)
+/// A turn of jobs that run together: those between two `stonewall`s.
+pub(super) struct Turn<'a> {
+    /// The job that keeps the most I/Os in flight.
+    pub(super) deepest: &'a JobPlan,
+    /// What the jobs keep in flight together.
+    pub(super) ios: u64,
+    pub(super) commands: u64,
+    /// What is simulated of it: all, or the first so many.
+    pub(super) share: f64,
+    /// How long that takes.
+    pub(super) ns: u64,
 }
 
-/// The I/Os that all jobs keep in flight together.
-pub(super) fn ios_in_flight(storage: &Storage) -> u64 {
-    storage.jobs.iter().map(|job| u64::from(job.iodepth)).sum()
-}
+impl<'a> Turn<'a> {
+    /// The turns of all jobs of `storage`, in their order.
+    pub(super) fn all(storage: &'a Storage, platform: &Platform) -> Vec<Self> {
+        let begins = |job: &JobPlan| job.load.as_ref().is_some_and(|load| load.start.stonewall);
+        let together = storage.jobs.chunk_by(|_, next| !begins(next));
+        together.filter_map(|jobs| Self::of(jobs, storage, platform)).collect()
+    }
 
-/// The commands that all jobs keep in flight together.
-pub(super) fn commands_in_flight(storage: &Storage, platform: &Platform) -> u64 {
-    storage.jobs.iter().map(|job| u64::from(job.iodepth) * commands(job, storage, platform)).sum()
+    fn of(jobs: &'a [JobPlan], storage: &Storage, platform: &Platform) -> Option<Self> {
+        let ios = jobs.iter().map(|job| u64::from(job.iodepth)).sum();
+        let commands = jobs.iter().map(|job| u64::from(job.iodepth) * commands(job, storage, platform)).sum();
+        let share_of = |most: u64, of: u64| most as f64 / of.max(1) as f64;
+        let share = share_of(TURN_IOS_MAX, ios).min(share_of(TURN_COMMANDS_MAX, commands)).min(1.0);
+        let deepest = jobs.iter().max_by_key(|job| job.iodepth)?;
+        Some(Self { deepest, ios, commands, share, ns: turn_ns(jobs, share, storage, platform) })
+    }
+
+    /// How long all of it would take.
+    pub(super) fn whole_ns(&self) -> f64 {
+        self.ns as f64 / self.share
+    }
 }
 
 /// The commands of one I/O of a job.
@@ -39,18 +57,17 @@ pub(super) fn commands(job: &JobPlan, storage: &Storage, platform: &Platform) ->
 }
 
 /// The longest turn of a drive, in ns: the bytes in flight at the rate of its link, or what is to be written, its cache
-/// included, at the rate of its media. Of more than is simulated for a turn it is that share.
-pub(super) fn turn_ns(storage: &Storage, platform: &Platform) -> u64 {
-    let share = share_simulated(storage, platform);
+/// included, at the rate of its media; of all that, `share`.
+fn turn_ns(jobs: &[JobPlan], share: f64, storage: &Storage, platform: &Platform) -> u64 {
     let of_drive = |index: usize| {
         let kind = platform.drive(&storage.drives[index].model)?;
-        let jobs = || storage.jobs.iter().filter(|job| job.drive == index);
-        let bytes: u64 = jobs().map(|job| u64::from(job.iodepth) * u64::from(job.block_bytes)).sum();
-        let writes_ns: f64 = jobs().map(|job| writes_ns(job, kind)).sum();
+        let own = || jobs.iter().filter(|job| job.drive == index);
+        let bytes: u64 = own().map(|job| u64::from(job.iodepth) * u64::from(job.block_bytes)).sum();
+        let writes_ns: f64 = own().map(|job| writes_ns(job, kind)).sum();
         let cache_ns = if writes_ns > 0.0 { kind.write_cache.value / slower_rate(kind) * 1e9 } else { 0.0 };
         Some((share * bytes as f64 / kind.link.value * 1e9).max(share * writes_ns + cache_ns) as u64)
     };
-    (0..storage.drives.len()).filter_map(of_drive).max().unwrap_or(0).max(slices_ns(storage))
+    (0..storage.drives.len()).filter_map(of_drive).max().unwrap_or(0).max(slices_ns(jobs))
 }
 
 /// Time slices that a turn waits for at most.
@@ -58,9 +75,9 @@ const SLICES_MAX: f64 = 100.0;
 
 /// The time slices of all jobs of the busiest CPU that poll or spin by their own option: none of them sleeps, so each runs its
 /// slice out. 0 if each has a CPU for itself.
-fn slices_ns(storage: &Storage) -> u64 {
+fn slices_ns(jobs: &[JobPlan]) -> u64 {
     let mut sharers: BTreeMap<u32, f64> = BTreeMap::new();
-    for job in storage.jobs.iter().filter(|job| job.engine.polls() || job.spins()) {
+    for job in jobs.iter().filter(|job| job.engine.polls() || job.spins()) {
         let share = 1.0 / f64::from(job.cpus.len().max(1));
         job.cpus.iter().for_each(|cpu| *sharers.entry(cpu.0).or_default() += share);
     }

@@ -148,10 +148,12 @@ impl Course {
         if wait_ns == 0 {
             return Some(direction);
         }
-        if !self.offloads {
+        if self.offloads {
+            self.wait_until(SimHal.now_ns().saturating_add(wait_ns));
+        } else {
             self.quiesce();
+            self.sleep(wait_ns);
         }
-        self.sleep(wait_ns);
         (!self.is_over()).then_some(direction)
     }
 
@@ -199,6 +201,27 @@ impl Course {
         self.quiesce();
         self.sleep(flow.sleep_ns.max(FLOW_LOOK_NS));
         false
+    }
+
+    /// Sleeps until `due_ns`, and takes what completes meanwhile.
+    pub(super) fn wait_until(&mut self, due_ns: u64) {
+        self.commit();
+        let due_ns = due_ns.min(SimHal.now_ns().saturating_add(self.left_ns()));
+        let (shared, index) = (self.shared.clone(), self.job.parts.index);
+        let is_stopped = || shared.starter.as_ref().is_some_and(|starter| starter.is_stopped(index));
+        while SimHal.now_ns() < due_ns && !is_stopped() {
+            let mailbox = self.job.parts.mailbox.clone();
+            if self.job.parts.polled && self.depth > 0 {
+                // No interrupt announces what completes.
+                self.job.poll_once();
+                self.take_waiting();
+                continue;
+            }
+            mailbox.call_at(1);
+            shared.sleepers.sleep_until(due_ns, || is_stopped() || mailbox.len() > 0);
+            mailbox.call_off();
+            self.take_waiting();
+        }
     }
 
     /// Sleeps, at most until the job's time is over.

@@ -58,27 +58,4 @@ impl Course {
         }
         self.replayed.begun_ns = SimHal.now_ns();
     }
-
-    /// Sleeps until `due_ns`, and takes what completes meanwhile.
-    fn wait_until(&mut self, due_ns: u64) {
-        self.commit();
-        let due_ns = due_ns.min(SimHal.now_ns().saturating_add(self.left_ns()));
-        let (shared, index) = (self.shared.clone(), self.job.parts.index);
-        let is_stopped = || shared.starter.as_ref().is_some_and(|starter| starter.is_stopped(index));
-        while SimHal.now_ns() < due_ns && !is_stopped() {
-            let mailbox = self.job.parts.mailbox.clone();
-            if self.job.parts.polled && self.depth > 0 {
-                // No interrupt announces what completes.
-                self.job.poll_once();
-                let done = mailbox.len();
-                self.take(done, done);
-                continue;
-            }
-            mailbox.call_at(1);
-            shared.sleepers.sleep_until(due_ns, || is_stopped() || mailbox.len() > 0);
-            mailbox.call_off();
-            let waiting = mailbox.len();
-            self.take(waiting, waiting);
-        }
-    }
 }

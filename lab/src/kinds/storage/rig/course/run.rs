@@ -61,7 +61,7 @@ pub(crate) struct Course {
     pub(super) epoch_ns: u64,
     pub(super) in_ramp: bool,
     pub(super) end: Option<End>,
-    /// `io_submit_mode=offload`: waiting for a turn does not wait for what is in flight.
+    /// `io_submit_mode=offload`: for each I/O another thread waits, so that its completion is taken at once.
     pub(super) offloads: bool,
     /// I/Os of the current pass that `verify` reads again.
     pub(super) written: Vec<Next>,
@@ -275,6 +275,9 @@ impl Course {
             };
             issued += next.bytes;
             self.issue(next);
+            if self.offloads {
+                self.take_waiting();
+            }
             if self.is_full() {
                 self.reap();
             }
@@ -338,7 +341,7 @@ impl Course {
         self.submitted_ns[buffer as usize] = SimHal.now_ns();
         self.queued.push(io);
         self.depth += 1;
-        let waits = waits || next.direction == TRIM;
+        let waits = (waits || next.direction == TRIM) && !self.offloads;
         if waits || self.queued.len() >= self.job.parts.plan.batch_submit as usize {
             self.commit();
         }
@@ -429,23 +432,7 @@ impl Course {
         }
     }
 
-    /// Waits until `min` completions are there, and takes up to `max`.
-    pub(super) fn take(&mut self, min: u64, max: u64) {
-        if min == 0 {
-            return;
-        }
-        let waits = self.job.await_letters(min);
-        let mut taken = 0;
-        while taken < max
-            && let Some(letter) = self.job.parts.mailbox.take()
-        {
-            self.completed(&letter);
-            taken += 1;
-        }
-        self.job.measure_reaping(taken, waits);
-    }
-
-    fn completed(&mut self, letter: &Letter) {
+    pub(super) fn completed(&mut self, letter: &Letter) {
         let UnderWay { op, len_bytes, .. } = self.job.under_way[letter.tag as usize];
         if let Some(index) = self.written_back.iter().position(|&buffer| u64::from(buffer) == letter.tag) {
             self.written_back.swap_remove(index);
