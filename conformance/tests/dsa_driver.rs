@@ -6,7 +6,8 @@ use drivers::dsa::{
     BatchDone, Completed, Config, Device, DsaError, Fill, GroupConfig, Next, QueueConfig, Refusal, TransferError,
 };
 use dsa_rig::{Host, bytes, config, host, memory};
-use hal::{DeviceAddress, Dma as _, Word as _};
+use hal::{DeviceAddress, Dma as _, Regs as _, Word as _};
+use irq::Action as _;
 use machine::SimHal;
 use machine::time::Ps;
 use spec::dsa::CompletionStatus;
@@ -235,6 +236,21 @@ fn lost_descriptors_end_by_recovery() {
     });
     assert_eq!(after.result, Ok(()));
     assert_eq!(after.in_flight, 0);
+}
+
+/// "INTCAUSE": a cause without a software error, here a command's end, is handled and cleared.
+#[test]
+fn an_interrupt_without_a_software_error_is_handled() {
+    host(config(), |host| {
+        let device = open(host, None);
+        assert_eq!(device.handle(irq::Irq(0)), irq::IrqReturn::None, "no cause");
+        // Drain All, which requests the interrupt of its completion.
+        host.bar0.write32(0xa0, 1 << 31 | 3 << 20);
+        host.wait_ns(100_000);
+        assert_eq!(host.bar0.read32(0x98), 2, "INTCAUSE");
+        assert_eq!(device.handle(irq::Irq(0)), irq::IrqReturn::Handled);
+        assert_eq!((host.bar0.read32(0x98), device.errors().software_errors), (0, 0));
+    });
 }
 
 /// What a device does not do in time it does once this is over.

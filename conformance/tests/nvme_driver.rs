@@ -428,6 +428,22 @@ fn control_operations_are_one_at_a_time() {
     }
 }
 
+/// A transfer may be as long as one PRP list describes, and no longer.
+#[test]
+fn transfers_have_a_longest_length() {
+    host(config(), |host| {
+        let controller = controller(host);
+        let made = |transfer_bytes_max| {
+            let config = QueueConfig { entries: 16, vector: None, transfer_bytes_max };
+            controller.create_queue_pair(config, Arc::new(Done::default())).err()
+        };
+        let Some(NvmeError::TransferLength(u32::MAX, most)) = made(u32::MAX) else { panic!("no drive takes that") };
+        assert_eq!(made(most + 4096), Some(NvmeError::TransferLength(most + 4096, most)));
+        assert_eq!(made(0), Some(NvmeError::TransferLength(0, most)));
+        assert_eq!(made(most), None);
+    });
+}
+
 /// A drive that is shut down refuses what was never sent to it. The queue is not made by the next reset either.
 #[test]
 fn a_queue_pair_that_was_never_asked_for_is_not_there_behind_a_reset() {

@@ -56,6 +56,8 @@ fn traffic(bus: Bus, policy: VectorPolicy) -> (Vec<u64>, u64, u64) {
     assert_eq!(packets, expected.collect::<Vec<_>>());
     let counted: u64 = (0..3).filter_map(|pair| net.receive_counters(pair)).map(|counters| counters.interrupts).sum();
     assert_eq!((counted, rig.faults()), (12, vec![]));
+    let received = net.receive_counters(0).expect("pair 0");
+    assert_eq!((received.packets, received.bytes), (4, 12));
     let after = if on_mmio { (rig.counter("status_reads"), rig.counter("acknowledgements")) } else { (0, 0) };
     (rig.taken(), after.0 - before.0, after.1 - before.1)
 }
@@ -72,6 +74,15 @@ fn the_thirty_third_vector_is_an_edge() {
     let packets = keeper.packets.lock().expect("one host thread");
     assert_eq!(*packets, [30, 31, 32].map(|pair: u16| (pair, vec![2, pair as u8])));
     assert_eq!(rig.counter("acknowledgements"), 0);
+}
+
+/// VIRTIO 5.1.4: VIRTIO_NET_S_LINK_UP.
+#[test]
+fn the_device_says_whether_its_link_is_up() {
+    for link_up in [true, false] {
+        let (mut rig, net, _) = driven(Bus::edges(3), model::NetConfig { link_up, ..device(2) }, pairs(2));
+        assert_eq!(rig.boot(move |_| net.link_up()), link_up);
+    }
 }
 
 /// A poll takes several batches, up to its weight.
@@ -189,6 +200,7 @@ fn packets_leave_and_their_buffers_come_back() {
     });
     assert_eq!(rig.sent(), [(1, vec![0, 2, 3, 4]), (1, vec![1, 2, 3, 4])]);
     assert_eq!(*keeper.sent.lock().expect("one host thread"), [(1, 70), (1, 71)]);
+    assert_eq!(net.transmit_counters(1).map(|counters| (counters.packets, counters.full)), Some((2, 0)));
 }
 
 /// MULTI_IRQ 3.1, rule 1 and 4.2, rule 3: a reset removes the mapping; a later interrupt finds nothing.

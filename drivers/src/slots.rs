@@ -52,5 +52,7 @@ mod tests {
         assert_eq!(slots.remove(1), Some('b'));
         assert_eq!(slots.insert('e', 3), Some(1));
         assert_eq!((slots.get(1), slots.get(9)), (Some(&'e'), None));
+        slots.remove(2);
+        assert_eq!(slots.len(), 3, "a place that was given back is still looked at");
     }
 }

@@ -180,5 +180,7 @@ mod tests {
         assert_eq!(counters.per_interrupt[..4], [1, 1, 2, 1]);
         assert_eq!(counters.per_interrupt[16], 1);
         assert_eq!((counters.interrupts, counters.overtaken_interrupts), (6, 1));
+        counters.count_interrupt(usize::MAX, false);
+        assert_eq!(counters.per_interrupt[PER_INTERRUPT_BUCKETS - 1], 2, "the last bucket has all above");
     }
 }

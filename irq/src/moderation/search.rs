@@ -111,3 +111,24 @@ fn is_known(count: usize, median: u64, quartiles: u64) -> bool {
     let error = u128::from(quartiles).saturating_mul(93);
     error.saturating_mul(error) <= u128::from(median).pow(2).saturating_mul(count as u128)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Half of the fewest samples tell that a level is hopeless, and no fewer do.
+    #[test]
+    fn a_hopeless_level_is_known_by_half_of_the_samples() {
+        let mut search = Search::new();
+        let verdicts: std::vec::Vec<_> = (0..SAMPLES_MIN).map(|_| search.sample(1_000)).collect();
+        assert_eq!(verdicts.iter().position(|verdict| *verdict != Verdict::More), Some(SAMPLES_MIN - 1));
+        search.enter(1);
+        for chance in 0..2 {
+            for taken in 1..SAMPLES_MIN / 2 {
+                assert_eq!((search.sample(500), search.taken), (Verdict::More, taken), "chance {chance}");
+            }
+            let verdict = search.sample(500);
+            assert_eq!((verdict == Verdict::Enough, search.taken), (chance == 1, 0), "a collapse, seen twice");
+        }
+    }
+}

@@ -89,6 +89,8 @@ pub struct NetConfig {
     pub host: HostConfig,
     /// It offers packed virtqueues.
     pub packed: bool,
+    /// Its link is up.
+    pub link_up: bool,
 }
 
 impl Default for NetConfig {
@@ -100,6 +102,7 @@ impl Default for NetConfig {
             coalescing: CoalescingSupport::Absent,
             host: HostConfig::default(),
             packed: false,
+            link_up: true,
         }
     }
 }
@@ -216,7 +219,7 @@ impl Device for Net {
 
     fn config(&self) -> Vec<u8> {
         let mut bytes = self.config.mac.to_vec();
-        bytes.extend_from_slice(&LinkStatus::new().with_link_up(true).into_bits().to_le_bytes());
+        bytes.extend_from_slice(&LinkStatus::new().with_link_up(self.config.link_up).into_bits().to_le_bytes());
         bytes.extend_from_slice(&self.config.pairs.to_le_bytes());
         bytes
     }
