@@ -238,9 +238,10 @@ fn lost_descriptors_end_by_recovery() {
     assert_eq!(after.in_flight, 0);
 }
 
-/// "INTCAUSE": a cause without a software error, here a command's end, is handled and cleared.
+/// "INTCAUSE" and "SWERROR": a cause without a software error, here a command's end, is handled and cleared, and so is an error
+/// without a cause.
 #[test]
-fn an_interrupt_without_a_software_error_is_handled() {
+fn a_cause_and_an_error_are_each_handled() {
     host(config(), |host| {
         let device = open(host, None);
         assert_eq!(device.handle(irq::Irq(0)), irq::IrqReturn::None, "no cause");
@@ -250,6 +251,12 @@ fn an_interrupt_without_a_software_error_is_handled() {
         assert_eq!(host.bar0.read32(0x98), 2, "INTCAUSE");
         assert_eq!(device.handle(irq::Irq(0)), irq::IrqReturn::Handled);
         assert_eq!((host.bar0.read32(0x98), device.errors().software_errors), (0, 0));
+        // An error whose cause somebody else has cleared: a descriptor for a queue that is not enabled.
+        host.submit(2, [4 << 56, 0, 0, 0, 64, 0, 0, 0]);
+        host.wait_ns(2_000);
+        host.bar0.write32(0x98, 1);
+        assert_eq!(device.handle(irq::Irq(0)), irq::IrqReturn::Handled);
+        assert_eq!(device.errors().software_errors, 1);
     });
 }
 
