@@ -100,7 +100,7 @@ fn names_of_windows_tell_the_default_engine() {
         assert!(text.contains("warning: ioengine: Windows' engine"), "{name}: {text}");
         assert!(!text.contains("has no effect: the engine waits"), "{name}: {text}");
     }
-    for name in [r"/dev/disk/by-path/pci-0000\:01\:00.0-nvme-1", "/dev/nvme0n1", "test.dat"] {
+    for name in [r"/dev/disk/by-path/pci-0000\:01\:00.0-nvme-1", r"/mnt/my\ file", "/dev/nvme0n1", "test.dat"] {
         let (_, text) = lint(&format!("[a]\ndirect=1\nrw=randread\nsize=1g\nfilename={name}\n"), &[]);
         assert!(text.contains("warning: ioengine: not given: psync"), "{name}: {text}");
     }

@@ -57,11 +57,13 @@ pub fn drive_of(name: &str) -> Option<String> {
     Some(format!("/dev/{drive}"))
 }
 
-/// Whether a name of files has a backslash that does not stand before a colon as Linux needs it: only Windows has such paths.
+/// Whether names of files are paths of Windows: a drive's letter, or a backslash that does not escape a colon. A path that begins
+/// with a slash is Linux's, whatever is in it.
 fn is_of_windows(names: &str) -> bool {
     let names = names.trim();
     let has_letter = names.starts_with(|first: char| first.is_ascii_alphabetic()) && names[1..].starts_with(r"\:");
-    has_letter || names.split('\\').skip(1).any(|behind| !behind.starts_with([':', '\\']) && !behind.is_empty())
+    let mut behind = names.split('\\').skip(1).filter(|behind| !behind.is_empty());
+    !names.starts_with('/') && (has_letter || behind.any(|behind| !behind.starts_with(':')))
 }
 
 impl Options<'_> {
