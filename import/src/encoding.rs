@@ -33,7 +33,8 @@ pub(crate) fn plain(text: &[u8]) -> Cow<'_, [u8]> {
         [0, a, 0, b, 0, c, 0, d, ..] if [a, b, c, d].iter().all(|byte| **byte != 0) => words(text, u16::from_be_bytes),
         _ => Cow::Borrowed(text),
     };
-    if text.windows(3).any(|three| three == b"=3D") {
+    let has = |escape: &[u8]| text.windows(escape.len()).any(|part| part == escape);
+    if has(b"=3D") || has(b"=20") && (has(b"=\n") || has(b"=\r\n")) {
         text = Cow::Owned(without_mail_escapes(&text));
     }
     let has_narrow = || text.windows(2).any(|two| NARROW_REST.iter().any(|rest| rest == two));
@@ -274,7 +275,9 @@ mod tests {
             ("\x1b[3\na\x1b", "\na"),
             ("a\u{a0}b\u{a0}", "a b "),
             ("rw=3Dread, io=\n=3Dlibaio=\r\n=20x=", "rw=read, io=libaio x="),
+            ("40:=20=20=205 x.=\n0=20=20nvme0q1\n", "40:   5 x.0  nvme0q1\n"),
             ("a=b", "a=b"),
+            ("size=20\nfilename=\n", "size=20\nfilename=\n"),
         ] {
             assert_eq!(String::from_utf8_lossy(&plain(text.as_bytes())), expected, "{text:?}");
         }

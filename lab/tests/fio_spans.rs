@@ -137,3 +137,82 @@ fn a_duration_that_is_not_kept_says_so() {
     assert!(warned("runtime=10\n[a]\niodepth=8\n[b]\nstartdelay=2\n").is_empty());
     assert!(warned("runtime=10\n[a]\niodepth=8\n[b]\nstonewall\n").is_empty());
 }
+
+/// A job file whose whole runtime is simulated: each job's IOPS, and its reads and writes.
+fn whole(text: &str) -> Vec<(f64, [u64; 2])> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.fio");
+    std::fs::write(&path, format!("{HEAD}{text}")).unwrap();
+    let deliveries = Some(vec!["remapped".into()]);
+    let sets = vec!["duration=runtime".into()];
+    let request = Request { sets, deliveries, seeds: Some(1), ..Request::of(path.to_str().unwrap()) };
+    let mut plan = request.plan().unwrap();
+    plan.work.of_mut::<Storage>().unwrap().experiment.detail = Detail::Figures;
+    let outcome = run::run_one(&plan.trials()[0], 1, false, &StopFlag::default()).unwrap().outcome;
+    let json: serde_json::Value = serde_json::from_str(&fio::json::document(&plan, &outcome, None).unwrap()).unwrap();
+    let ios = |job: &serde_json::Value, way: &str| job[way]["total_ios"].as_u64().unwrap();
+    let of = |job: &serde_json::Value| (job["read"]["iops"].as_f64().unwrap(), [ios(job, "read"), ios(job, "write")]);
+    json["jobs"].as_array().unwrap().iter().map(of).collect()
+}
+
+/// Defect: the ramp of a job was taken from its runtime, and a job alone stood still.
+#[test]
+fn a_ramp_takes_nothing_of_a_whole_runtime() {
+    let of = |ramp: &str| whole(&format!("iodepth=8\n{ramp}runtime=50ms\n[a]\n[b]\nsize=1g\n"));
+    let (without, with) = (of(""), of("ramp_time=50ms\n"));
+    for ((iops, _), (expected, _)) in with.iter().zip(&without) {
+        assert!((iops / expected - 1.0).abs() < 0.05, "{with:?}, and {without:?} without a ramp");
+    }
+    assert!(whole("ramp_time=50ms\nruntime=50ms\n[a]\nsize=1g\n")[0].0 > 10_000.0);
+}
+
+/// Defect: behind a ramp the mix was counted from zero, but held against what was counted before.
+#[test]
+fn a_ramp_leaves_the_mix() {
+    let [reads, writes] =
+        whole("rw=randrw\nrwmixread=30\niodepth=8\nramp_time=50ms\nruntime=50ms\n[a]\nsize=1g\n")[0].1;
+    let share = reads as f64 / (reads + writes) as f64;
+    assert!((0.28..0.32).contains(&share), "{reads} reads and {writes} writes");
+}
+
+/// Defect: plain jobs ran as long as the longest, whatever their runtimes.
+#[test]
+fn a_plain_job_ends_before_a_longer_one() {
+    let ran = whole("rw=read\nbs=1m\niodepth=8\n[a]\nruntime=40ms\n[b]\nruntime=200ms\n");
+    let [(a, _), (b, _)] = ran[..] else { panic!("two jobs: {ran:?}") };
+    assert!(b > 1.6 * a, "b has the drive for itself in four fifths of its time: {ran:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.fio");
+    std::fs::write(&path, format!("{HEAD}[a]\nruntime=10\n[b]\nruntime=600\n")).unwrap();
+    let warnings = Request::of(path.to_str().unwrap()).plan().unwrap().warnings;
+    let told: Vec<&str> = warnings.iter().filter(|one| one.key == "runtime").map(|one| one.meaning.as_str()).collect();
+    assert!(told.len() == 1 && told[0].starts_with("10 s, and others run for 600 s"), "{told:?}");
+}
+
+/// Defect: delays were shortened by the longest runtime, and each job ran for a whole span: jobs met that never do.
+#[test]
+fn jobs_that_never_meet_are_not_simulated_together() {
+    let text = "rw=read\nbs=1m\niodepth=8\n[a]\nruntime=360\n[b]\nstartdelay=720\nruntime=1080\n";
+    let (_, json) = report(text, "remapped");
+    let alone = report("rw=read\nbs=1m\niodepth=8\n[a]\nruntime=360\n", "remapped").1;
+    let mean_ns =
+        |json: &serde_json::Value, index: usize| json["jobs"][index]["read"]["clat_ns"]["mean"].as_f64().unwrap();
+    for job in [0, 1] {
+        let ratio = mean_ns(&json, job) / mean_ns(&alone, 0);
+        assert!((0.9..1.1).contains(&ratio), "job {job}: {ratio} times the latency of a job alone");
+    }
+}
+
+/// Defect: a pause behind ten thousand I/Os lay behind the span, whose rate was that without pauses.
+#[test]
+fn a_span_has_the_pauses_of_a_job_that_thinks() {
+    for (pauses, least, most) in [
+        // 10,000 I/Os take some 0.16 s.
+        ("thinktime=1s\nthinktime_blocks=10000\n", 7_000.0, 11_000.0),
+        ("thinktime=300ms\nthinktime_iotime=100ms\n", 10_000.0, 24_000.0),
+    ] {
+        let (_, json) = report(&format!("[a]\niodepth=4\nruntime=60\n{pauses}"), "remapped");
+        let iops = json["jobs"][0]["read"]["iops"].as_f64().unwrap();
+        assert!((least..most).contains(&iops), "{pauses}: {iops}");
+    }
+}

@@ -82,6 +82,8 @@ fn delivered(
             "no line of the readings has a device's name: they end before it; valid: whole lines of /proc/interrupts"
         } else if before == after {
             "both readings of /proc/interrupts are the same; valid: one before the run, and one after it"
+        } else if after.lines.iter().all(|line| line.nvme_queue().is_none()) {
+            "no line of the readings is of an NVMe queue (nvme0q1)"
         } else {
             "no interrupt of an NVMe queue (nvme0q1) came between the readings"
         };

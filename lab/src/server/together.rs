@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 /// Jobs may begin or end apart by this share of the longest one's time.
 const APART_MAX: f64 = 0.05;
 
+/// Jobs that ran for less than this share of the longest one's time ended so early that the others were measured without them.
+const SHORT_MAX: f64 = 0.5;
+
 /// # Errors
 /// A job began behind the end of another, or clearly later: no sum is the rate of all.
 pub(super) fn began(sections: &[FioJob], fio: &FioOutput) -> Result<(), String> {
@@ -23,7 +26,19 @@ pub(super) fn began(sections: &[FioJob], fio: &FioOutput) -> Result<(), String> 
             ));
         }
     }
-    Ok(())
+    match runtimes_s(fio) {
+        (shortest_s, longest_s) if shortest_s < longest_s * SHORT_MAX => Err(format!(
+            "jobs ran for {shortest_s:.1} to {longest_s:.1} s: their rates are no sum; valid: one runtime for all, or a run of fio's \
+             for each"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The shortest and the longest time that a job measured.
+fn runtimes_s(fio: &FioOutput) -> (f64, f64) {
+    let times = || fio.jobs.iter().map(|job| runtime_ms(job) / 1000.0).filter(|time_s| *time_s > 0.0);
+    (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max))
 }
 
 /// By the options.
@@ -46,14 +61,11 @@ fn seen_apart_s(fio: &FioOutput) -> f64 {
 
 /// Why counters over the time of all jobs do not go with the sum of their rates. None if they do.
 pub(super) fn ended(fio: &FioOutput) -> Option<String> {
-    let times = || fio.jobs.iter().map(runtime_ms).filter(|time_ms| *time_ms > 0.0);
-    let (shortest, longest) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
-    (shortest < longest * (1.0 - APART_MAX)).then(|| {
+    let (shortest_s, longest_s) = runtimes_s(fio);
+    (shortest_s < longest_s * (1.0 - APART_MAX)).then(|| {
         format!(
-            "its jobs ran for {:.1} to {:.1} s, and counters of the whole time do not go with the sum of their rates: interrupts \
-             and CPU times give no rows; valid: one runtime for all",
-            shortest / 1000.0,
-            longest / 1000.0
+            "its jobs ran for {shortest_s:.1} to {longest_s:.1} s, and counters of the whole time do not go with the sum of their \
+             rates: interrupts and CPU times give no rows; valid: one runtime for all"
         )
     })
 }
@@ -130,9 +142,20 @@ mod tests {
             let rate = one.interrupts.as_ref().unwrap().per_second;
             (rate.is_some(), one.cpu.is_some(), server.notes.join("\n"))
         };
-        let (rate, cpu, notes) = of([2000, 10_000]);
-        assert!(!rate && !cpu && notes.contains("ran for 2.0 to 10.0 s"), "{notes}");
+        let (rate, cpu, notes) = of([6000, 10_000]);
+        assert!(!rate && !cpu && notes.contains("ran for 6.0 to 10.0 s"), "{notes}");
         let (rate, cpu, notes) = of([9_900, 10_000]);
         assert!(rate && cpu, "{notes}");
+    }
+
+    /// For most of its time the longer job had the drive for itself, so no time had the sum of both rates.
+    #[test]
+    fn rates_of_jobs_with_very_unlike_times_are_no_sum() {
+        let server = of([2000, 10_000], "");
+        let notes = server.notes.join("\n");
+        assert!(
+            server.measurements.is_empty() && notes.contains("ran for 2.0 to 10.0 s: their rates are no sum"),
+            "{notes}"
+        );
     }
 }

@@ -360,7 +360,13 @@ fn range(table: &Table<'_, '_>, key: &str) -> Result<Vec<String>, InputError> {
     let end = to * (1.0 + 1e-12) + 1e-12;
     while values.len() <= VALUES_MAX && next(values.len() as u32) <= end {
         let value = (next(values.len() as u32) * 1e9).round() / 1e9;
-        values.push(if unit.is_empty() { value.to_string() } else { format!("{value} {unit}") });
+        // fio reads `1m`, and of `1 m` and `1.5m` the 1 alone.
+        let is_fio = key.starts_with("job.");
+        if is_fio && !unit.is_empty() && value.fract() != 0.0 {
+            return wrong("has values with a part of a unit, which fio does not read", "whole numbers of the unit");
+        }
+        let blank = if is_fio || unit.is_empty() { "" } else { " " };
+        values.push(format!("{value}{blank}{unit}"));
     }
     if values.len() > VALUES_MAX {
         return wrong("has too many values", &format!("at most {VALUES_MAX}"));

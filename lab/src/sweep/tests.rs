@@ -35,6 +35,17 @@ fn results(folder: &Path) -> BTreeMap<String, Vec<u8>> {
         .into()
 }
 
+/// fio reads a number up to a blank, and whole ones alone.
+#[test]
+fn a_range_of_a_jobs_option_is_as_fio_reads_it() {
+    let of = |range: &str| {
+        parse(&format!("scenario = \"x\"\n[grid]\n\"job.bs\" = {range}\n")).map(|sweep| sweep.grid[0].values.clone())
+    };
+    assert_eq!(of("{ from = \"4k\", to = \"16k\", times = 2 }").unwrap(), ["4k", "8k", "16k"]);
+    let error = of("{ from = \"1k\", to = \"3k\", step = \"0.5k\" }").unwrap_err();
+    assert!(error.contains("part of a unit"), "{error}");
+}
+
 #[test]
 fn a_range_counts_up_by_steps_or_by_factors() {
     let of = |range: &str| {

@@ -24,6 +24,15 @@ const COMMANDS_MAX: u64 = 200_000;
 const SPANS_MAX: u64 = 8;
 /// The least I/Os that a paced job is given.
 const PACED_IOS_MIN: f64 = 200.0;
+/// A span that has so many pauses of a job that thinks has what its whole runtime has.
+const CYCLES_MIN: u64 = 4;
+/// Else it has at most so many of them, and no longer than this, but one in any case.
+const CYCLES_MAX: u64 = 8;
+const CYCLES_NS: u64 = 4_000_000_000;
+/// The longest time between pauses that is simulated.
+const CYCLE_NS_MAX: u64 = Spans::WHOLE_MAX_NS;
+/// What an I/O at depth 1 is taken to last where pauses are counted in I/Os.
+const IO_NS: u64 = 100_000;
 /// The shortest simulated span of a phase, ramp included.
 const SPAN_MIN_NS: u64 = 200_000;
 
@@ -41,6 +50,8 @@ pub(super) fn settle(
     storage.verify_data |= storage.jobs.iter().filter_map(|job| job.load.as_ref()).any(|load| load.verify.checks);
     let mut own_end = own_ends(storage, platform);
     warn_of_cut_ends(storage, platform, &own_end, warnings);
+    let runtimes = storage.jobs.iter().filter_map(|job| job.load.as_ref()?.ends.runtime_ns);
+    let longest_ns = runtimes.max().unwrap_or(0);
     let has_stages = storage.jobs.iter().any(|job| {
         job.load.as_ref().is_some_and(|load| {
             let start = &load.start;
@@ -49,21 +60,28 @@ pub(super) fn settle(
                 || start.wait_for.is_some()
                 || load.ends_by_share()
                 || load.ends_by_check()
-                || is_short(load, spans)
+                || is_short(load, spans, longest_ns)
         })
     });
     let has_own_ends = own_end.contains(&true);
     stop_the_paced(storage, &mut own_end);
     let whole_ns = spans.ramp_ns + spans.measured_ns;
     let mut phases = Phase::all(storage, &own_end, whole_ns).into_values();
-    storage.staged = has_stages || has_own_ends || phases.any(|phase| phase.is_uneven(whole_ns));
+    storage.staged = has_stages || has_own_ends || phases.any(|phase| phase.wanted_ns[1] > whole_ns);
+    let factor = common_factor(storage, &own_end, spans);
+    if factor.is_none() {
+        warn_of_runtimes(storage, spans, warnings);
+    }
     if !storage.staged {
         drop_plain(storage);
-        // All are counted from the end of the simulated ramp on, and none from a ramp of its own.
-        storage.jobs.iter_mut().filter_map(|job| job.load.as_mut()).for_each(|load| load.ends.ramp_ns = 0);
+        // All are counted from the end of the simulated ramp on, and none from a ramp of its own, which is a part of its time then.
+        for ends in storage.jobs.iter_mut().filter_map(|job| Some(&mut job.load.as_mut()?.ends)) {
+            let ramp_ns = std::mem::take(&mut ends.ramp_ns);
+            ends.runtime_ns = ends.runtime_ns.map(|ns| ns.saturating_add(ramp_ns));
+        }
         return Ok(());
     }
-    stop(storage, &own_end, spans, warnings);
+    stop(storage, &own_end, (spans, factor), warnings);
     bring_delays_forward(storage, warnings);
     Ok(())
 }
@@ -85,7 +103,7 @@ fn bring_delays_forward(storage: &mut Storage, warnings: &mut Vec<Warning>) {
 }
 
 /// Sets when the jobs are stopped that do not run to their own end.
-fn stop(storage: &mut Storage, own_end: &[bool], spans: &Spans, warnings: &mut Vec<Warning>) {
+fn stop(storage: &mut Storage, own_end: &[bool], (spans, factor): (&Spans, Option<f64>), warnings: &mut Vec<Warning>) {
     let whole_ns = spans.ramp_ns + spans.measured_ns;
     let limited_phases = Phase::all(storage, own_end, whole_ns).len() as u64;
     let share = limited_phases.div_ceil(SPANS_MAX).max(1);
@@ -104,7 +122,7 @@ fn stop(storage: &mut Storage, own_end: &[bool], spans: &Spans, warnings: &mut V
             load.ends.together_ns = uneven.filter(|_| is_paced).map(|_| span_ns + load.ends.ramp_ns);
             continue;
         }
-        let (own_ns, wanted_ns) = (own_ns(load), wanted_ns(load, directions, span_ns));
+        let (own_ns, wanted_ns) = (own_ns(load), wanted_ns(load, directions, job.iodepth, span_ns));
         let shared_ns = if own_ns <= span_ns { load.ends.ramp_ns } else { ramp_ns };
         // Beside jobs that run to their own end it counts when they do: their ramps are not shortened.
         // One that begins after their ramps needs none, and a longer ramp takes nothing of a runtime.
@@ -114,14 +132,20 @@ fn stop(storage: &mut Storage, own_end: &[bool], spans: &Spans, warnings: &mut V
         let longer_ns = load.ends.ramp_ns.saturating_sub(shared_ns);
         let most_ns = own_ns.saturating_add(load.ends.ramp_ns.saturating_sub(own_ramp_ns));
         let least_ns = (span_ns + longer_ns).min(most_ns);
-        load.ends.stand_in_ns = Some(wanted_ns.max(least_ns));
-        load.ends.together_ns = uneven.map(|_| least_ns);
+        load.ends.stand_in_ns = Some(match factor {
+            Some(factor) => ((own_ns as f64 * factor) as u64).max(SPAN_MIN_NS),
+            None => wanted_ns.max(least_ns),
+        });
+        load.ends.together_ns = uneven.filter(|_| factor.is_none()).map(|_| least_ns);
         // A delay is shortened as the runtime is.
         let stands_ns = uneven.map_or(span_ns, |phase| phase.wanted_ns[1]);
         if asked_ns <= stands_ns {
             continue;
         }
-        let scaled = |ns: u64| (u128::from(ns) * u128::from(stands_ns) / u128::from(asked_ns)) as u64;
+        let scaled = |ns: u64| match factor {
+            Some(factor) => (ns as f64 * factor) as u64,
+            None => (u128::from(ns) * u128::from(stands_ns) / u128::from(asked_ns)) as u64,
+        };
         let mut tell = |key: &str, meaning: &str| {
             warnings.push(Warning { place: job.source.clone(), key: key.into(), meaning: meaning.to_owned() });
         };
@@ -151,10 +175,14 @@ pub(super) fn other_duration(storage: &Storage, spans: &Spans, duration: &Settin
     let counted_ns = |load: &Load| Some(load.ends.stand_in_ns?.saturating_sub(load.ends.ramp_ns));
     let meaning = match loads().filter_map(|load| counted_ns(load)).max() {
         None => "has no effect: each job runs to its own end".to_owned(),
-        Some(ns) if ns > spans.measured_ns => format!(
-            "not kept: {} are simulated, in which a paced job has its {PACED_IOS_MIN} I/Os",
-            Unit::Time.format(ns as f64)
-        ),
+        Some(ns) if ns > spans.measured_ns => {
+            let thinks = storage.jobs.iter().any(|job| {
+                let cycle_ns = job.load.as_ref().and_then(|load| cycle_ns(load, job.iodepth));
+                cycle_ns.is_some_and(|ns| ns > spans.measured_ns)
+            });
+            let has = if thinks { "a job that thinks has its pauses" } else { "a paced job has its 200 I/Os" };
+            format!("not kept: {} are simulated, in which {has}", Unit::Time.format(ns as f64))
+        }
         _ => return None,
     };
     Some(Warning { place: duration.place.clone(), key: duration.key.clone(), meaning })
@@ -181,7 +209,7 @@ impl Phase {
         let mut phases: BTreeMap<u32, Self> = BTreeMap::new();
         let jobs = || storage.jobs.iter().zip(own_end).filter_map(|(job, own)| Some((job, job.load.as_deref()?, *own)));
         for (job, load, _) in jobs().filter(|(.., own)| !own) {
-            let ns = wanted_ns(load, Load::directions(&job.pattern), span_ns);
+            let ns = wanted_ns(load, Load::directions(&job.pattern), job.iodepth, span_ns);
             let phase = phases.entry(load.start.phase).or_insert(Self { wanted_ns: [ns; 2], ramp_ns: None });
             let [least_ns, most_ns] = phase.wanted_ns;
             phase.wanted_ns = [least_ns.min(ns), most_ns.max(ns)];
@@ -201,10 +229,26 @@ impl Phase {
     }
 }
 
-/// The simulated time that a job needs which is stopped: `span_ns`, or what a paced one takes to its I/Os, up to its runtime.
-fn wanted_ns(load: &Load, directions: [bool; DIRECTIONS], span_ns: u64) -> u64 {
-    let paced_ns = load.ios_per_second(directions).map_or(0, |rate| (PACED_IOS_MIN / rate * 1e9) as u64);
-    span_ns.max(paced_ns).min(own_ns(load))
+/// The simulated time that a job needs which is stopped: `span_ns`, or what a paced one takes to its I/Os or to some of its pauses, up to
+/// its runtime.
+fn wanted_ns(load: &Load, directions: [bool; DIRECTIONS], iodepth: u32, span_ns: u64) -> u64 {
+    let rate = load.ios_per_second(directions);
+    let paced_ns = rate.map_or(0, |rate| (PACED_IOS_MIN / rate * 1e9) as u64);
+    let cycle_ns = cycle_ns(load, iodepth).filter(|&ns| ns > span_ns / CYCLES_MIN && ns <= CYCLE_NS_MAX);
+    let cycles_ns = cycle_ns.map_or(0, |ns| span_ns + ns * (CYCLES_NS / ns).clamp(1, CYCLES_MAX));
+    span_ns.max(paced_ns).max(cycles_ns).min(own_ns(load))
+}
+
+/// The time from one pause of a job that thinks to the next; none if it does not.
+fn cycle_ns(load: &Load, iodepth: u32) -> Option<u64> {
+    let pace = &load.pace;
+    let pause_ns = pace.think_ns.max(pace.think_spin_ns);
+    if pause_ns == 0 {
+        return None;
+    }
+    let blocks = pace.think_blocks.map(|blocks| u64::from(blocks) * IO_NS / u64::from(iodepth).max(1));
+    let every = (pace.think_every_ns > 0).then_some(pace.think_every_ns);
+    Some(pause_ns + blocks.into_iter().chain(every).min()?)
 }
 
 /// The runtime of a job, ramp included; the longest time without one.
@@ -232,9 +276,10 @@ fn warn_of_cut_ends(storage: &Storage, platform: &Platform, own_end: &[bool], wa
             1 => (String::new(), "I/Os"),
             commands => (format!(" of {commands} commands"), "commands"),
         };
+        let verified = if load.verify.after { ", and it has no read that verifies" } else { "" };
         let meaning = format!(
             "the job would end after {ios} I/Os{each}; a simulated span stands for it, since jobs run to their ends up to \
-             {COMMANDS_MAX} {counted} together",
+             {COMMANDS_MAX} {counted} together{verified}",
         );
         let ends = &load.ends;
         let is_counted = ends.number_ios > 0 && ends.number_ios.saturating_mul(ends.loops.max(1)) <= ios;
@@ -248,9 +293,48 @@ fn warn_of_cut_ends(storage: &Storage, platform: &Platform, own_end: &[bool], wa
     }
 }
 
-/// True if the runtime of a job ends before the simulated span does. A plain job fills the span.
-fn is_short(load: &Load, spans: &Spans) -> bool {
-    own_ns(load) < spans.ramp_ns + spans.measured_ns && !load.is_plain()
+/// True if the runtime of a job ends before the simulated span does. A plain job fills the span, unless others run for longer.
+fn is_short(load: &Load, spans: &Spans, longest_ns: u64) -> bool {
+    let least_ns = spans.measured_ns.min(longest_ns);
+    match load.is_plain() {
+        true => load.ends.runtime_ns.is_some_and(|ns| ns < least_ns),
+        false => own_ns(load) < spans.ramp_ns + spans.measured_ns,
+    }
+}
+
+/// What the times of a file with delays are shortened by, so that the same jobs run at the same time as in the file. None where a simulated
+/// span stands for the runtime of each.
+fn common_factor(storage: &Storage, own_end: &[bool], spans: &Spans) -> Option<f64> {
+    let loads = || storage.jobs.iter().filter_map(|job| job.load.as_deref());
+    let whole_ns = spans.ramp_ns + spans.measured_ns;
+    let (shortest_ns, longest_ns) = (loads().map(own_ns).min()?, loads().map(own_ns).max()?);
+    let is_meant = !own_end.contains(&true) && loads().any(|load| load.start.delay_ns.1 > 0);
+    let wanted_ns = Phase::all(storage, own_end, whole_ns).into_values().map(|phase| phase.wanted_ns[1]).max()?;
+    let is_shortened = shortest_ns > wanted_ns && shortest_ns < longest_ns && longest_ns < u64::MAX;
+    let shortened = |ns: u64, spans: u64| (wanted_ns * spans) as f64 / ns as f64;
+    (is_meant && is_shortened).then(|| shortened(shortest_ns, 1).min(shortened(longest_ns, SPANS_MAX)))
+}
+
+/// Of jobs with unlike runtimes the span has those alone that all have.
+fn warn_of_runtimes(storage: &Storage, spans: &Spans, warnings: &mut Vec<Warning>) {
+    let runtime_ns = |job: &super::JobPlan| {
+        let load = job.load.as_ref()?;
+        Some((load.start.phase, load.ends.runtime_ns.filter(|&ns| ns > spans.measured_ns)?))
+    };
+    let mut longest: BTreeMap<u32, u64> = BTreeMap::new();
+    for (phase, ns) in storage.jobs.iter().filter_map(runtime_ns) {
+        let most_ns = longest.entry(phase).or_default();
+        *most_ns = ns.max(*most_ns);
+    }
+    for job in &storage.jobs {
+        let Some((phase, ns)) = runtime_ns(job).filter(|(phase, ns)| *ns < longest[phase]) else { continue };
+        let [own, most] = [ns, longest[&phase]].map(|ns| Unit::Time.format(ns as f64));
+        let meaning = format!(
+            "{own}, and others run for {most}: the simulated span stands for the time in which all of them run; --set \
+             duration=runtime simulates its end too, up to 10 s"
+        );
+        warnings.push(Warning { place: job.source.clone(), key: "runtime".into(), meaning });
+    }
 }
 
 /// The jobs that run to their own end: those with the fewest commands, as many as [`COMMANDS_MAX`] allows together.

@@ -1,5 +1,6 @@
 //! How long a drive needs for all I/Os that its jobs keep in flight. Shorter spans would measure a queue that is filling.
 
+use crate::kinds::storage::rig::job::WRITE_BACK_SLOTS;
 use crate::kinds::storage::rig::split;
 use crate::kinds::storage::{JobPlan, Storage, Trims};
 use crate::platform::{Drive, Platform};
@@ -34,11 +35,11 @@ impl<'a> Turn<'a> {
     }
 
     fn of(jobs: &'a [JobPlan], storage: &Storage, platform: &Platform) -> Option<Self> {
-        let ios = jobs.iter().map(|job| u64::from(job.iodepth)).sum();
-        let commands = jobs.iter().map(|job| u64::from(job.iodepth) * commands(job, storage, platform)).sum();
+        let ios = jobs.iter().map(|job| in_flight(job)).sum();
+        let commands = jobs.iter().map(|job| in_flight(job) * commands(job, storage, platform)).sum();
         let share_of = |most: u64, of: u64| most as f64 / of.max(1) as f64;
         let share = share_of(TURN_IOS_MAX, ios).min(share_of(TURN_COMMANDS_MAX, commands)).min(1.0);
-        let deepest = jobs.iter().max_by_key(|job| job.iodepth)?;
+        let deepest = jobs.iter().max_by_key(|job| in_flight(job))?;
         Some(Self { deepest, ios, commands, share, ns: turn_ns(jobs, share, storage, platform) })
     }
 
@@ -46,6 +47,12 @@ impl<'a> Turn<'a> {
     pub(super) fn whole_ns(&self) -> f64 {
         self.ns as f64 / self.share
     }
+}
+
+/// What a job keeps in flight: its I/Os, or what the page cache writes back behind it.
+fn in_flight(job: &JobPlan) -> u64 {
+    let writes_back = job.load.as_ref().is_some_and(|load| load.syncs.buffered) && job.pattern.writes();
+    u64::from(if writes_back { job.iodepth + WRITE_BACK_SLOTS } else { job.iodepth })
 }
 
 /// The commands of one I/O of a job.
@@ -62,7 +69,7 @@ fn turn_ns(jobs: &[JobPlan], share: f64, storage: &Storage, platform: &Platform)
     let of_drive = |index: usize| {
         let kind = platform.drive(&storage.drives[index].model)?;
         let own = || jobs.iter().filter(|job| job.drive == index);
-        let bytes: u64 = own().map(|job| u64::from(job.iodepth) * u64::from(job.block_bytes)).sum();
+        let bytes: u64 = own().map(|job| in_flight(job) * u64::from(job.block_bytes)).sum();
         let writes_ns: f64 = own().map(|job| writes_ns(job, kind)).sum();
         let cache_ns = if writes_ns > 0.0 { kind.write_cache.value / slower_rate(kind) * 1e9 } else { 0.0 };
         Some((share * bytes as f64 / kind.link.value * 1e9).max(share * writes_ns + cache_ns) as u64)
@@ -102,5 +109,5 @@ fn writes_ns(job: &JobPlan, kind: &Drive) -> f64 {
         true => (block.max(kind.write_unit.value), kind.write_random.value),
         false => (block, kind.write_sequential.value),
     };
-    f64::from(job.iodepth) * share * bytes / rate * 1e9
+    in_flight(job) as f64 * share * bytes / rate * 1e9
 }

@@ -116,7 +116,7 @@ pub(super) fn slots(plan: &JobPlan) -> u32 {
 }
 
 /// Writes that the page cache has under way for a job; then its writers wait (`balance_dirty_pages`).
-pub(super) const WRITE_BACK_SLOTS: u32 = 64;
+pub(crate) const WRITE_BACK_SLOTS: u32 = 64;
 
 impl Job {
     /// Allocates the job's buffers.

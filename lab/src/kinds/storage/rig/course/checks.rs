@@ -5,7 +5,6 @@ use super::run::{Course, Progress};
 use super::target::Verdict;
 use super::walk::Next;
 use crate::kinds::storage::IoEngine;
-use crate::kinds::storage::load::DIRECTIONS;
 use crate::kinds::storage::rig::tally::JobCounts;
 use hal::Hal as _;
 use machine::SimHal;
@@ -40,7 +39,7 @@ impl Course {
     fn begin_to_count(&mut self, now_ns: u64) {
         self.epoch_ns = now_ns;
         self.progress = Progress { issued: self.progress.issued, ..Progress::default() };
-        self.walk.issues = [0; DIRECTIONS];
+        self.walk.count_anew();
         self.rates.restart();
         self.job.restart_meter(now_ns);
         self.job.counts(|counts| *counts = JobCounts { started_ns: Some(now_ns), ..JobCounts::default() });

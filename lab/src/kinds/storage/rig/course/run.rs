@@ -301,6 +301,10 @@ impl Course {
             return false;
         }
         let plan = &self.job.parts.plan;
+        // fio takes the write of a pair in place of the sync.
+        if plan.pattern.trims == Trims::ThenWrite {
+            return false;
+        }
         let writes = self.walk.issues[WRITE];
         let due = |every: u32| every > 0 && writes > 0 && writes.is_multiple_of(every.into());
         due(plan.fsync) || due(plan.fdatasync)

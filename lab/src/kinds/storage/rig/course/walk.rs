@@ -88,6 +88,12 @@ impl Walk {
         }
     }
 
+    /// Counts its I/Os from here on, as fio does behind a ramp: what they are held against begins anew too.
+    pub(super) fn count_anew(&mut self) {
+        self.issues = [0; DIRECTIONS];
+        self.mixed.1 = 0;
+    }
+
     /// True for a job with reads and writes.
     pub(super) fn is_mixed(&self) -> bool {
         self.directions[READ] && self.directions[WRITE]
