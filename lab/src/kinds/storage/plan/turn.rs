@@ -35,7 +35,7 @@ impl<'a> Turn<'a> {
     }
 
     fn of(jobs: &'a [JobPlan], storage: &Storage, platform: &Platform) -> Option<Self> {
-        let ios = jobs.iter().map(|job| in_flight(job)).sum();
+        let ios = jobs.iter().map(in_flight).sum();
         let commands = jobs.iter().map(|job| in_flight(job) * commands(job, storage, platform)).sum();
         let share_of = |most: u64, of: u64| most as f64 / of.max(1) as f64;
         let share = share_of(TURN_IOS_MAX, ios).min(share_of(TURN_COMMANDS_MAX, commands)).min(1.0);
