@@ -34,7 +34,9 @@ pub(crate) fn plain(text: &[u8]) -> Cow<'_, [u8]> {
         _ => Cow::Borrowed(text),
     };
     let has = |escape: &[u8]| text.windows(escape.len()).any(|part| part == escape);
-    if has(b"=3D") || has(b"=20") && (has(b"=\n") || has(b"=\r\n")) {
+    // Mail breaks lines that are too long. An option without a value ends with `=` too, but is short.
+    let is_broken = |line: &[u8]| line.trim_ascii_end().len() >= BROKEN_MIN && line.trim_ascii_end().ends_with(b"=");
+    if has(b"=3D") || has(b"=20") && text.split(|byte| *byte == b'\n').any(is_broken) {
         text = Cow::Owned(without_mail_escapes(&text));
     }
     let has_narrow = || text.windows(2).any(|two| NARROW_REST.iter().any(|rest| rest == two));
@@ -50,6 +52,8 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&plain(bytes)).into_owned()
 }
 
+/// The shortest line that mail breaks; most are of 72 to 76 letters.
+const BROKEN_MIN: usize = 60;
 const ESCAPE: u8 = 0x1b;
 const BELL: u8 = 7;
 /// A blank of web pages.
@@ -275,7 +279,10 @@ mod tests {
             ("\x1b[3\na\x1b", "\na"),
             ("a\u{a0}b\u{a0}", "a b "),
             ("rw=3Dread, io=\n=3Dlibaio=\r\n=20x=", "rw=read, io=libaio x="),
-            ("40:=20=20=205 x.=\n0=20=20nvme0q1\n", "40:   5 x.0  nvme0q1\n"),
+            (
+                " 40:       4050          0          0  IR-PCI-MSIX-0000:01:00.=\n0=20=20nvme0q1\n",
+                " 40:       4050          0          0  IR-PCI-MSIX-0000:01:00.0  nvme0q1\n",
+            ),
             ("a=b", "a=b"),
             ("size=20\nfilename=\n", "size=20\nfilename=\n"),
         ] {

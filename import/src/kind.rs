@@ -99,7 +99,18 @@ fn is_job_file(text: &[u8]) -> bool {
             !name.trim().is_empty() && (rest.trim().is_empty() || rest.trim_start().starts_with([';', '#']))
         })
     };
-    String::from_utf8_lossy(&text).lines().any(is_head)
+    // Programs have lists in brackets, but no option behind one.
+    let is_option =
+        |line: &str| line.starts_with(|first: char| first.is_ascii_lowercase()) && !line.contains([' ', '(']);
+    let text = String::from_utf8_lossy(&text);
+    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with([';', '#']));
+    let mut behind = lines().skip(1).map(Some).chain([None]);
+    lines().any(|line| {
+        let next = behind.next().flatten();
+        is_head(line)
+            && next
+                .is_none_or(|next| is_head(next) || is_option(next.split(['=', ';', '#']).next().unwrap_or("").trim()))
+    })
 }
 
 #[cfg(test)]
@@ -112,6 +123,9 @@ mod tests {
             ("{\"jobs\": [{\"jobname\": \"a\"}]}", Some(Kind::Fio)),
             ("[{\"jobname\": \"a\", \"read\": {\"iops\": 7}}]", Some(Kind::Fio)),
             ("; mine\n[global]\nrw=read\n[a] # first\n", Some(Kind::Job)),
+            ("[a]\n; first\n\nrw = randread\n", Some(Kind::Job)),
+            ("[a]\n[b]\n", Some(Kind::Job)),
+            ("found = sorted(\n    [d for d in drives if d]\n)\nrun(\n    [host, mnt]\n)\n", None),
             ("      CPU0\n 34: 7 PCI-MSI 1-edge nvme0q1\n", Some(Kind::Interrupts)),
             ("      CPU0\n HI: 0\n NET_RX: 7\n BLOCK: 9\n", Some(Kind::Softirqs)),
             ("cpu  1 2 3 4\ncpu0 1 2 3 4\nintr 9\n", Some(Kind::Stat)),
