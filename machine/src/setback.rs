@@ -13,11 +13,15 @@ pub enum Setback {
     /// No memory for devices is left ([`hal::DmaError::Exhausted`]).
     NoMemory,
     /// Devices stall: they take register writes and can be read, but nothing happens by itself until the setback is over. Then all of it
-    /// happens at once, in its order.
+    /// happens at once, in its order. Wires of interrupts and the CPUs' own timers are no devices: a level that its device has taken back
+    /// falls. An interrupt whose device would have to take it back comes again and again: behind [`STALLED_MAX`] acts the stall is over.
     Stall,
     /// Devices refuse what a driver asks for at set-up, where they may: features, a queue ([`crate::world::World::refuses`]).
     Refusal,
 }
+
+/// Acts under a stall: more than any bring-up has.
+const STALLED_MAX: u32 = 2_000;
 
 /// The name of a setback that struck, for [`crate::observe::Fact::Struck`]: told when it is over.
 pub const STRUCK: &str = "setback";
@@ -83,25 +87,26 @@ impl State {
         }
     }
 
-    /// A CPU writes a register.
+    /// A CPU writes a register. What happens now, if that was one too many for a stall.
     #[inline]
-    pub(crate) fn note_write(&self) {
-        self.strikes(Setback::Stall);
-    }
-
-    /// An event of a model is due. True if it waits.
-    #[inline]
-    pub(crate) fn stalls(&self, event: Event) -> bool {
-        self.kind.get() == Some(Setback::Stall) && self.holds(event)
-    }
-
-    #[cold]
-    fn holds(&self, event: Event) -> bool {
-        let holds = self.acts.get() > self.spared.get();
-        if holds {
-            self.held.borrow_mut().push(event);
+    pub(crate) fn note_write(&self) -> Vec<Event> {
+        match self.strikes(Setback::Stall) && !self.is_stalled() {
+            true => self.held.take(),
+            false => Vec::new(),
         }
-        holds
+    }
+
+    /// Devices stall now.
+    #[inline]
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.kind.get() == Some(Setback::Stall)
+            && (1..=STALLED_MAX).contains(&self.acts.get().saturating_sub(self.spared.get()))
+    }
+
+    /// An event of a model waits until the setback is over.
+    #[cold]
+    pub(crate) fn hold(&self, event: Event) {
+        self.held.borrow_mut().push(event);
     }
 
     pub(crate) fn begin(&self, setback: Setback, spared: u32) {

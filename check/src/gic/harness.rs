@@ -5,15 +5,16 @@ use crate::setbacks::Setbacks;
 use crate::verdict::violate;
 use drivers::gic::its::{Its, ItsConfig};
 use drivers::gic::{Affinity, EoiMode, Redistributors};
-use hal::{CpuId, CpuSet, Hal as _, ThreadSpec, Threads as _};
+use hal::{CpuId, CpuSet, Hal as _, Regs as _, ThreadSpec, Threads as _};
 use irq::poll::SoftPoll;
 use irq::{Action, AllocRequest, Flow, Irq, IrqCore, IrqDomain, IrqReturn, LineView, RequesterId, StormConfig};
 use machine::Interrupts;
 use machine::gic::{GicConfig, GicWindows};
 use machine::model::ModelId;
 use machine::{Exception, Machine, MachineConfig, Regs, SimHal};
-use spec::gic::IntId;
 use spec::gic::gicr::STRIDE_BYTES;
+use spec::gic::icc::PMR;
+use spec::gic::{IntId, Priority};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use systems::arm::{Arm, ArmBuilder, ArmError, GicHardware, MessageHardware, TimerHardware};
@@ -122,6 +123,19 @@ pub struct ArmHarness {
 }
 
 impl ArmHarness {
+    /// A kernel that has interrupts off lets pseudo-NMIs alone through by its priority mask, which must be as it was behind one.
+    fn pseudo_nmi(&self) {
+        let (registers, mask) = (self.windows.cpu_interface, PMR.offset());
+        let open = registers.read64(mask);
+        registers.write64(mask, Priority::DEFAULT.0.into());
+        self.arm.pseudo_nmi();
+        let left = registers.read64(mask);
+        if left != u64::from(Priority::DEFAULT.0) {
+            violate("gic", format!("a pseudo-NMI leaves the priority mask {left:#x}"));
+        }
+        registers.write64(mask, open);
+    }
+
     /// A CPU takes an exception.
     fn take(&self, exception: Exception) {
         match exception {
@@ -134,7 +148,7 @@ impl ArmHarness {
                 }
                 takes.store(false, Relaxed);
             }
-            Exception::PseudoNmi => self.arm.pseudo_nmi(),
+            Exception::PseudoNmi => self.pseudo_nmi(),
             Exception::Vector(vector) => panic!("vector {vector} on a machine without"),
         }
     }

@@ -25,6 +25,8 @@ const ROUNDS: [(usize, u64); 3] = [(1, 8), (2, 64), (2, 1024)];
 
 /// How many times as many schedules a small machine gets that is about what is touched.
 const ABOUT: u64 = 8;
+/// How many times its share the orders of a scenario get that has such a machine.
+const ABOUT_SHARE: f64 = 4.0;
 
 /// How much of the last histories' news a further one forgets.
 const MEMORY: f64 = 0.99;
@@ -134,8 +136,10 @@ fn in_turns(tasks: &[Task], seed: u64, is_about: impl Fn(usize) -> bool) -> Vec<
     for own in (0..tasks.len()).collect::<Vec<_>>().chunk_by(|&one, &other| tasks[one].bench == tasks[other].bench) {
         let begin = (seed % own.len() as u64) as usize;
         let turns = |round| own[begin..].iter().chain(&own[..begin]).map(move |&task| Turn { task, round });
+        // The few schedules of the first round show that a machine runs; what is touched is worth more at once.
+        let first = usize::from(is_about(tasks[own[0]].bench));
         // The last one first.
-        machines.push((0..ROUNDS.len()).flat_map(turns).rev().collect());
+        machines.push((first..ROUNDS.len()).flat_map(turns).rev().collect());
     }
     let mut given = vec![0; machines.len()];
     let mut order = Vec::new();
@@ -173,7 +177,9 @@ fn small(scenario: &'static dyn Scenario, focus: Option<Focus>, weight: f64, see
     let is_about = |bench: usize| focus.is_some_and(|focus| focus.benches.contains(&names[bench].name()));
     let (tasks, cases) = (Task::all(scenario), in_order(scenario.singles(), seed, is_about));
     let order = in_turns(&tasks, seed, is_about);
-    let orders = (!tasks.is_empty()).then(|| Lane::new(Work::Orders(scenario, tasks.into(), order), ORDERS * weight));
+    let share = if (0..names.len()).any(is_about) { ABOUT_SHARE } else { 1.0 };
+    let orders =
+        (!tasks.is_empty()).then(|| Lane::new(Work::Orders(scenario, tasks.into(), order), ORDERS * share * weight));
     let faults = (!cases.is_empty()).then(|| Lane::new(Work::Faults(scenario, cases.into()), FAULTS * weight));
     orders.into_iter().chain(faults)
 }

@@ -165,7 +165,7 @@ fn accelerator(own: &'static str) -> Bench<PcStep> {
         step("reopen-line-first", AcceleratorStep::Reopen { queue, lines_first: true, other_mode: true, ns }),
         step("recover", AcceleratorStep::Recover { queue, age_ns: 300 }),
         step("restart", AcceleratorStep::Restart { lines_first: false, mistake: 0, ns }),
-        step("provoke", AcceleratorStep::Provoke { portal: 0, opcode: 4, count: 2 }),
+        step("provoke", AcceleratorStep::Provoke { portal: 0, opcode: 4, count: 3, gap_ns: 300 }),
     ];
     device("accelerator", own, "accelerator=1,fills=40,timers=0", operations)
 }

@@ -167,8 +167,8 @@ impl Board {
             let (region, offset, width_bytes) = event.write_target();
             return self.write_register(id, region, offset, width_bytes, event.arg);
         }
-        if self.setback.stalls(event) {
-            return;
+        if self.setback.is_stalled() && !self.model(id).borrow().outlasts_stall(event.code()) {
+            return self.setback.hold(event);
         }
         self.clock.set_handling(true);
         self.model_event(id, event.code(), event.arg);

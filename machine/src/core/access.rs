@@ -46,7 +46,7 @@ impl Core {
         };
         self.board.owe(own.map_or(self.board.costs.register_write, |own| own.write));
         self.wait_for_stores();
-        self.board.setback.note_write();
+        self.note_write();
         // No time passes for the console: the write arrives after the events that are due.
         if is_trapped && !self.on_console() {
             self.settle();
@@ -96,10 +96,18 @@ impl Core {
         self.settle();
         self.wait_for_stores();
         let seen = self.banked(is_banked, offset).unwrap_or(seen);
-        self.board.setback.note_write();
+        self.note_write();
         match self.early_arrival(model, region) {
             Some(at) => self.clock().push(at, Event::write(model, region, seen, width, value)),
             None => self.write_now(model, region, seen, width, value),
+        }
+    }
+
+    /// A setback counts the write.
+    #[inline]
+    fn note_write(&self) {
+        for event in self.board.setback.note_write() {
+            self.board.dispatch(self.board.now(), event);
         }
     }
 

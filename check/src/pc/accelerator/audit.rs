@@ -63,7 +63,7 @@ pub(in crate::pc) fn prove(stack: &PcStack) {
             violate("operations", format!("work queue {} takes {taken} fills of {entries}, healed", place.index));
         }
     }
-    accelerator.errors.provoke(0, 4, 1);
+    accelerator.errors.provoke(0, 4, (1, 0));
 }
 
 /// Nothing is under way: the driver's counters add up, its report of errors is right, and it comes down.

@@ -6,7 +6,7 @@ use super::plan::STRANGER;
 use super::{ERROR, GENSTS, INTCAUSE, SWERROR};
 use crate::verdict::violate;
 use drivers::dsa::{Device, DeviceErrors};
-use hal::Regs as _;
+use hal::{Hal as _, Regs as _};
 use irq::{Action, Irq, IrqReturn};
 use machine::dsa::Dsa;
 use machine::model::ModelId;
@@ -58,13 +58,16 @@ impl Errors {
     }
 
     /// Writes descriptors of this operation to a portal of a queue that is not open (DSA, "SWERROR": 51h, a portal whose queue
-    /// is not enabled; 53h, a portal of interrupt message storage, which the device lacks).
-    pub(super) fn provoke(&self, portal: u32, opcode: u8, count: u32) {
+    /// is not enabled; 53h, a portal of interrupt message storage, which the device lacks). So much time is between them.
+    pub(super) fn provoke(&self, portal: u32, opcode: u8, (count, gap_ns): (u32, u64)) {
         let code = if portal < 2 { 0x51 } else { 0x53 };
         self.provoked.lock().expect("one host thread").extend((0..count).map(|_| (code, opcode)));
         Waiting::ask(&self.waiting, ERROR);
         let page = u32::from(STRANGER) << 14 | portal << 12;
-        for _ in 0..count {
+        for number in 0..count {
+            if number > 0 && gap_ns > 0 {
+                SimHal.delay_ns(gap_ns);
+            }
             (0..8).for_each(|word| {
                 self.portals.write64(page + 8 * word, if word == 0 { u64::from(opcode) << 56 } else { 0 });
             });

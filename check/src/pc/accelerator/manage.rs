@@ -35,7 +35,9 @@ pub(in crate::pc) fn apply(stack: &PcStack, step: &AcceleratorStep) -> bool {
         AcceleratorStep::Restart { lines_first, mistake, ns } => {
             restart(stack, accelerator, lines_first, mistake, ns);
         }
-        AcceleratorStep::Provoke { portal, opcode, count } => provoke(stack, accelerator, (portal, opcode, count)),
+        AcceleratorStep::Provoke { portal, opcode, count, gap_ns } => {
+            provoke(stack, accelerator, (portal, opcode), (count, gap_ns));
+        }
     }
     true
 }
@@ -193,7 +195,7 @@ fn try_mistake(accelerator: &Accelerator, which: u32) {
     }
 }
 
-fn provoke(stack: &PcStack, accelerator: &Accelerator, (portal, opcode, count): (u32, u8, u32)) {
+fn provoke(stack: &PcStack, accelerator: &Accelerator, (portal, opcode): (u32, u8), count: (u32, u64)) {
     let Some(_claim) = claim(&accelerator.errors.busy) else { return };
     if accelerator.errors.line().is_some() {
         accelerator.errors.provoke(portal, opcode, count);

@@ -20,8 +20,8 @@ pub enum AcceleratorStep {
     Recover { queue: u32, age_ns: u64 },
     /// Shuts the device down, tries a wrong configuration, and brings it up again.
     Restart { lines_first: bool, mistake: u32, ns: u64 },
-    /// Somebody writes this many descriptors to a portal of a queue that is not open.
-    Provoke { portal: u32, opcode: u8, count: u32 },
+    /// Somebody writes this many descriptors to a portal of a queue that is not open, one so long behind the other.
+    Provoke { portal: u32, opcode: u8, count: u32, gap_ns: u64 },
 }
 
 impl AcceleratorStep {
@@ -39,6 +39,7 @@ impl AcceleratorStep {
                 portal: draw.below(4) as u32,
                 opcode: *draw.pick(&[0, 4]),
                 count: draw.time_ns(1, 16) as u32,
+                gap_ns: if draw.percent(50) { draw.time_ns(50, 5_000) } else { 0 },
             },
         }
     }
@@ -61,10 +62,10 @@ impl fmt::Display for AcceleratorStep {
                 let order = if *lines_first { ", its lines first" } else { "" };
                 write!(f, "shut the accelerator down{order}, make mistake {mistake}, start it after {ns} ns")
             }
-            Self::Provoke { portal, opcode, count } => {
+            Self::Provoke { portal, opcode, count, gap_ns } => {
                 write!(
                     f,
-                    "{count} descriptors of operation {opcode} to portal {portal} of a work queue that is not open"
+                    "{count} descriptors of operation {opcode} to portal {portal} of a work queue that is not open, each after {gap_ns} ns"
                 )
             }
         }
