@@ -108,3 +108,23 @@ fn a_setback_that_does_not_strike_changes_nothing() {
     };
     machine.run_boot(LIMIT, boot).expect("it ends");
 }
+
+/// What waits for a stalled device would wait for ever if it came again and again.
+#[test]
+fn a_stall_ends_behind_very_many_acts() {
+    let mut machine = Machine::new(MachineConfig::default());
+    let model = machine.add_model(|_| Box::<Probe>::default());
+    let regs = machine.regs(model, 0);
+    let boot = move || {
+        begin_setback(Setback::Stall, 0);
+        regs.write64(0, 1);
+        SimHal.delay_ns(100);
+        assert_eq!(regs.read64(0), 0, "it has not happened yet");
+        (0..2_000).for_each(|value| regs.write64(0, value));
+        SimHal.delay_ns(100);
+        assert_eq!(regs.read64(0), 1_999);
+        let endured = end_setback();
+        assert!(endured.struck && endured.acts == 2_001, "{endured:?}");
+    };
+    machine.run_boot(LIMIT, boot).expect("it ends");
+}
