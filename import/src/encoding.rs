@@ -35,7 +35,7 @@ pub(crate) fn plain(text: &[u8]) -> Cow<'_, [u8]> {
     };
     let has = |escape: &[u8]| text.windows(escape.len()).any(|part| part == escape);
     // Mail breaks lines that are too long. An option without a value ends with `=` too, but is short.
-    let is_broken = |line: &[u8]| line.trim_ascii_end().len() >= BROKEN_MIN && line.trim_ascii_end().ends_with(b"=");
+    let is_broken = |line: &[u8]| line.len() >= BROKEN_MIN && line.trim_ascii_end().ends_with(b"=");
     if has(b"=3D") || has(b"=20") && text.split(|byte| *byte == b'\n').any(is_broken) {
         text = Cow::Owned(without_mail_escapes(&text));
     }

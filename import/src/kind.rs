@@ -99,18 +99,16 @@ fn is_job_file(text: &[u8]) -> bool {
             !name.trim().is_empty() && (rest.trim().is_empty() || rest.trim_start().starts_with([';', '#']))
         })
     };
-    // Programs have lists in brackets, but no option behind one.
-    let is_option =
-        |line: &str| line.starts_with(|first: char| first.is_ascii_lowercase()) && !line.contains([' ', '(']);
     let text = String::from_utf8_lossy(&text);
-    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with([';', '#']));
-    let mut behind = lines().skip(1).map(Some).chain([None]);
-    lines().any(|line| {
-        let next = behind.next().flatten();
-        is_head(line)
-            && next
-                .is_none_or(|next| is_head(next) || is_option(next.split(['=', ';', '#']).next().unwrap_or("").trim()))
-    })
+    let lines: Vec<&str> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with([';', '#'])).collect();
+    // Programs have lists in brackets, but no option behind one.
+    let is_option = |line: &str| {
+        let name = line.split(['=', ';', '#']).next().unwrap_or("").trim();
+        name.starts_with(|first: char| first.is_ascii_lowercase()) && !name.contains([' ', '('])
+    };
+    let goes_on = |behind: usize| lines.get(behind).is_none_or(|line| is_head(line) || is_option(line));
+    lines.iter().enumerate().any(|(at, line)| is_head(line) && goes_on(at + 1))
 }
 
 #[cfg(test)]

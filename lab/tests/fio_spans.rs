@@ -175,6 +175,16 @@ fn a_ramp_leaves_the_mix() {
     assert!((0.28..0.32).contains(&share), "{reads} reads and {writes} writes");
 }
 
+/// Defect: a `trimwrite` had syncs. fio takes the write of each pair in place of one.
+#[test]
+fn pairs_of_trims_and_writes_have_no_sync() {
+    let syncs = |way: &str| {
+        let (_, json) = report(&format!("time_based=0\nsize=1m\nfsync=8\n[a]\nrw={way}\n"), "remapped");
+        json["jobs"][0]["sync"]["total_ios"].as_u64().unwrap()
+    };
+    assert_eq!((syncs("write"), syncs("trimwrite")), (31, 0));
+}
+
 /// Defect: plain jobs ran as long as the longest, whatever their runtimes.
 #[test]
 fn a_plain_job_ends_before_a_longer_one() {

@@ -13,8 +13,7 @@ pub enum Setback {
     /// No memory for devices is left ([`hal::DmaError::Exhausted`]).
     NoMemory,
     /// Devices stall: they take register writes and can be read, but nothing happens by itself until the setback is over. Then all of it
-    /// happens at once, in its order. Wires of interrupts and the CPUs' own timers are no devices: a level that its device has taken back
-    /// falls. An interrupt whose device would have to take it back comes again and again: behind [`STALLED_MAX`] acts the stall is over.
+    /// happens at once, in its order. A level that was to fall comes again and again meanwhile, so the stall is over behind 2,000 acts.
     Stall,
     /// Devices refuse what a driver asks for at set-up, where they may: features, a queue ([`crate::world::World::refuses`]).
     Refusal,

@@ -317,6 +317,12 @@ mod tests {
         };
         assert!(place(1, true) < place(1, false), "{:?} {:?}", place(1, true), place(1, false));
         assert!(place(1, true) < Some(4 * own), "{:?} of {own}", place(1, true));
+        assert_eq!(place(0, true), None, "it begins with the second round");
+        let shares = [&[][..], &touched].map(|touched| {
+            let spent = divide(&mut Lanes::new(&[scenario], touched, true, 1), 400, 10);
+            seconds(&spent, "pc-plain", "orders") / seconds(&spent, "pc-plain", "random")
+        });
+        assert!(shares[1] > 3.0 * shares[0], "{shares:?}");
         let cases = in_order(scenario.singles(), 1, is_about);
         assert!(is_about(cases[0].bench) && !is_about(cases.last().expect("many").bench));
         let mut lanes = Lanes::new(&[scenario], &touched, false, 1);

@@ -423,4 +423,6 @@ fn long_ios_are_simulated_by_their_commands() {
     let long = of("size=100g\n");
     assert!(warned(&long, "after 100 I/Os of 2048 commands; a simulated span stands for it"), "{:?}", long.warnings);
     assert!(of("size=50g\n").warnings.is_empty(), "102,400 commands are simulated to their end");
+    let told = |plan: &Plan| warned(plan, "it has no read that verifies");
+    assert!(told(&of("size=100g\nrw=randwrite\nverify=crc32c\n")) && !told(&long));
 }

@@ -236,6 +236,18 @@ mod tests {
     }
 
     #[test]
+    fn what_did_not_come_is_told_apart_from_what_is_not_there() {
+        let of = |name: &str, more: u32| {
+            let at = |count: u32, other: u32| {
+                format!(" 40: {count} 0 IR-PCI-MSIX 1-edge {name}\n 41: {other} 0 IO-APIC 2-edge x\n")
+            };
+            of_lines(&at(5, 1), &at(5 + more, 2)).1
+        };
+        assert!(of("nvme0q1", 0).contains("no interrupt of an NVMe queue (nvme0q1) came"));
+        assert!(of("eth0", 9).contains("no line of the readings is of an NVMe queue"), "{}", of("eth0", 9));
+    }
+
+    #[test]
     fn drives_behind_a_vmd_have_its_interrupts() {
         let of = |of_vmd: &str, of_queue: &str, pmn: u32| {
             let at = |count: u32, pmn: u32| {

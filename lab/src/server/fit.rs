@@ -449,6 +449,14 @@ mod tests {
     use super::super::gather::Parts;
     use super::*;
 
+    #[test]
+    fn an_import_of_nothing_says_what_would_be_valid_once() {
+        for notes in [&[][..], &["a: fio did no I/O".to_owned()], &["a: cut; valid: a whole file".to_owned()]] {
+            let text = unusable(notes).to_string();
+            assert_eq!(text.matches("valid: ").count(), 1, "{text}");
+        }
+    }
+
     /// The decided constants of a drive on which one job did this at depth 1.
     fn decided(rw: &str, directions: &str) -> BTreeMap<String, f64> {
         let fio = format!(

@@ -167,7 +167,7 @@ impl Board {
             let (region, offset, width_bytes) = event.write_target();
             return self.write_register(id, region, offset, width_bytes, event.arg);
         }
-        if self.setback.is_stalled() && !self.model(id).borrow().outlasts_stall(event.code()) {
+        if self.setback.is_stalled() {
             return self.setback.hold(event);
         }
         self.clock.set_handling(true);

@@ -112,12 +112,6 @@ pub trait Model {
         world.fault("upstream request to a model that is no bus", from.0.into(), format!("{request:?}"));
     }
 
-    /// True for events that happen though devices stall ([`crate::setback::Setback::Stall`]): the wires of interrupts, which are no
-    /// device, and the CPUs' own timers.
-    fn outlasts_stall(&self, _code: u32) -> bool {
-        false
-    }
-
     /// A CPU ended a level-triggered interrupt and its EOI is broadcast. Only I/O APICs use this.
     fn eoi_broadcast(&mut self, _world: &mut World<'_>, _vector: u8) {}
 

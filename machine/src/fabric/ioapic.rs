@@ -209,10 +209,6 @@ impl Model for IoApic {
         &self.config.name
     }
 
-    fn outlasts_stall(&self, code: u32) -> bool {
-        code == PIN
-    }
-
     fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         self.line(world, (arg >> 1) as usize, code, arg & 1 != 0);
     }

@@ -288,10 +288,6 @@ impl Model for Gic {
         }
     }
 
-    fn outlasts_stall(&self, code: u32) -> bool {
-        matches!(code, WIRE | PULSE | EXPIRED | TICK)
-    }
-
     fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         let cpu = (arg & 0xffff) as u32;
         match code {

@@ -65,7 +65,7 @@ impl Errors {
         Waiting::ask(&self.waiting, ERROR);
         let page = u32::from(STRANGER) << 14 | portal << 12;
         for number in 0..count {
-            if number > 0 && gap_ns > 0 {
+            if number > 0 {
                 SimHal.delay_ns(gap_ns);
             }
             (0..8).for_each(|word| {

@@ -65,7 +65,7 @@ impl fmt::Display for AcceleratorStep {
             Self::Provoke { portal, opcode, count, gap_ns } => {
                 write!(
                     f,
-                    "{count} descriptors of operation {opcode} to portal {portal} of a work queue that is not open, each after {gap_ns} ns"
+                    "{count} descriptors of operation {opcode} to portal {portal} of a work queue that is not open, {gap_ns} ns apart"
                 )
             }
         }

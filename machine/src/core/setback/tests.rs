@@ -35,12 +35,17 @@ impl Model for Probe {
     }
 }
 
-#[test]
-fn memory_runs_out_behind_what_is_spared_and_what_nobody_uses_is_told() {
+/// A CPU of a machine with a probe does this.
+fn with_probe(act: impl FnOnce(crate::Regs) + Send + 'static) {
     let mut machine = Machine::new(MachineConfig::default());
     let model = machine.add_model(|_| Box::<Probe>::default());
     let regs = machine.regs(model, 0);
-    let boot = move || {
+    machine.run_boot(LIMIT, move || act(regs)).expect("it ends");
+}
+
+#[test]
+fn memory_runs_out_behind_what_is_spared_and_what_nobody_uses_is_told() {
+    with_probe(|regs| {
         begin_setback(Setback::NoMemory, 3);
         let buffers = [64, 64, 64].map(|bytes| SimHal.dma_alloc(bytes, 64).expect("it is spared"));
         let fourth = SimHal.dma_alloc(64, 64).err();
@@ -57,8 +62,7 @@ fn memory_runs_out_behind_what_is_spared_and_what_nobody_uses_is_told() {
         );
         assert!(SimHal.dma_alloc(64, 64).is_ok(), "it is over");
         drop((used, kept));
-    };
-    machine.run_boot(LIMIT, boot).expect("it ends");
+    });
 }
 
 #[test]
@@ -96,26 +100,19 @@ fn what_stalled_happens_in_its_order_and_tells_of_memory_that_is_gone() {
 
 #[test]
 fn a_setback_that_does_not_strike_changes_nothing() {
-    let mut machine = Machine::new(MachineConfig::default());
-    let model = machine.add_model(|_| Box::<Probe>::default());
-    let regs = machine.regs(model, 0);
-    let boot = move || {
+    with_probe(|regs| {
         begin_setback(Setback::Stall, 1);
         regs.write64(0, 9);
         SimHal.delay_ns(100);
         assert_eq!(end_setback(), Endured { acts: 1, ..Endured::default() });
         assert_eq!((regs.read64(0), end_setback()), (9, Endured::default()));
-    };
-    machine.run_boot(LIMIT, boot).expect("it ends");
+    });
 }
 
 /// What waits for a stalled device would wait for ever if it came again and again.
 #[test]
 fn a_stall_ends_behind_very_many_acts() {
-    let mut machine = Machine::new(MachineConfig::default());
-    let model = machine.add_model(|_| Box::<Probe>::default());
-    let regs = machine.regs(model, 0);
-    let boot = move || {
+    with_probe(|regs| {
         begin_setback(Setback::Stall, 0);
         regs.write64(0, 1);
         SimHal.delay_ns(100);
@@ -125,6 +122,5 @@ fn a_stall_ends_behind_very_many_acts() {
         assert_eq!(regs.read64(0), 1_999);
         let endured = end_setback();
         assert!(endured.struck && endured.acts == 2_001, "{endured:?}");
-    };
-    machine.run_boot(LIMIT, boot).expect("it ends");
+    });
 }

@@ -148,7 +148,7 @@ impl Course {
         if wait_ns == 0 {
             return Some(direction);
         }
-        if self.offloads {
+        if self.load.pace.offloads {
             self.wait_until(SimHal.now_ns().saturating_add(wait_ns));
         } else {
             self.quiesce();

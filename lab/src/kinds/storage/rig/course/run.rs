@@ -61,8 +61,6 @@ pub(crate) struct Course {
     pub(super) epoch_ns: u64,
     pub(super) in_ramp: bool,
     pub(super) end: Option<End>,
-    /// `io_submit_mode=offload`: for each I/O another thread waits, so that its completion is taken at once.
-    pub(super) offloads: bool,
     /// I/Os of the current pass that `verify` reads again.
     pub(super) written: Vec<Next>,
     pub(super) replayed: replay::Place,
@@ -110,7 +108,6 @@ impl Course {
             epoch_ns: 0,
             in_ramp: load.ends.ramp_ns > 0,
             end: None,
-            offloads: load.pace.offloads,
             written: Vec::new(),
             submitted_ns: vec![0; slots],
             replayed: replay::Place::default(),
@@ -275,7 +272,7 @@ impl Course {
             };
             issued += next.bytes;
             self.issue(next);
-            if self.offloads {
+            if self.load.pace.offloads {
                 self.take_waiting();
             }
             if self.is_full() {
@@ -345,7 +342,7 @@ impl Course {
         self.submitted_ns[buffer as usize] = SimHal.now_ns();
         self.queued.push(io);
         self.depth += 1;
-        let waits = (waits || next.direction == TRIM) && !self.offloads;
+        let waits = (waits || next.direction == TRIM) && !self.load.pace.offloads;
         if waits || self.queued.len() >= self.job.parts.plan.batch_submit as usize {
             self.commit();
         }
