@@ -4,7 +4,7 @@ use super::DRIVE;
 use super::cost::{self, Used};
 use super::cpu;
 use super::facts::{self, Fact};
-use super::gather::{Measurement, Server};
+use super::gather::{Measurement, Server, unusable};
 use super::misses::{self, Miss};
 use super::shape::{GUESS, Shape, floor, moved};
 use super::starts::starts;
@@ -250,18 +250,6 @@ fn write_started(files: &Folder<'_>, base: &Platform, started: &BTreeMap<String,
     files.write(&format!("{}.toml", files.name), &write::platform(files.name, base, &[], &of_start))
 }
 
-/// The error of an import without a measurement.
-fn unusable(notes: &[String]) -> InputError {
-    let why = if notes.is_empty() { "it holds none".to_owned() } else { notes.join("; ") };
-    // A reason that says what would be valid knows better.
-    let valid = match why.contains(" valid: ") {
-        true => "",
-        false => "; valid: fio's JSON with the job's I/Os, from scripts/measure-server or your own runs",
-    };
-    let problem = Problem::Syntax(format!("`no measurement` can be used: {why}{valid}"));
-    InputError::new(&Place::option("import"), "", problem)
-}
-
 /// The rows that are fitted, and the plans that give them.
 fn fitted(rows: &[Row], mut plans: BTreeMap<String, Plan>) -> (Vec<Row>, BTreeMap<String, Plan>) {
     let rows: Vec<Row> = rows.iter().filter(|row| row.usage == Usage::Fit).cloned().collect();
@@ -448,14 +436,6 @@ impl Folder<'_> {
 mod tests {
     use super::super::gather::Parts;
     use super::*;
-
-    #[test]
-    fn an_import_of_nothing_says_what_would_be_valid_once() {
-        for notes in [&[][..], &["a: fio did no I/O".to_owned()], &["a: cut; valid: a whole file".to_owned()]] {
-            let text = unusable(notes).to_string();
-            assert_eq!(text.matches("valid: ").count(), 1, "{text}");
-        }
-    }
 
     /// The decided constants of a drive on which one job did this at depth 1.
     fn decided(rw: &str, directions: &str) -> BTreeMap<String, f64> {

@@ -13,7 +13,7 @@ use super::syncs::Syncs;
 use super::together;
 use super::used::Used;
 use crate::fio::{self, FioJob, Variables};
-use crate::input::InputError;
+use crate::input::{InputError, Place, Problem};
 use crate::kinds::storage::Trims;
 use hal::CpuSet;
 use import::encoding;
@@ -351,6 +351,18 @@ fn plain(name: &str) -> String {
     if plain.is_empty() { "job".into() } else { plain }
 }
 
+/// The error of an import without a measurement.
+pub(super) fn unusable(notes: &[String]) -> InputError {
+    let why = if notes.is_empty() { "it holds none".to_owned() } else { notes.join("; ") };
+    // A reason that says what would be valid knows better.
+    let valid = match why.contains(" valid: ") {
+        true => "",
+        false => "; valid: fio's JSON with the job's I/Os, from scripts/measure-server or your own runs",
+    };
+    let problem = Problem::Syntax(format!("`no measurement` can be used: {why}{valid}"));
+    InputError::new(&Place::option("import"), "", problem)
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -358,6 +370,14 @@ pub(super) mod tests {
     pub(in super::super) const FIO: &str = r#"{"fio version": "fio-3.33", "global options": {"ioengine": "libaio", "rw": "randread"},
         "jobs": [{"jobname": "a[b]", "job options": {"name": "a", "filename": "/dev/nvme0n1"},
         "read": {"iops": 1000, "total_ios": 1000, "clat_ns": {"mean": 5000, "max": 9, "N": 1000}}}]}"#;
+
+    #[test]
+    fn an_import_of_nothing_says_what_would_be_valid_once() {
+        for notes in [&[][..], &["a: fio did no I/O".to_owned()], &["a: cut; valid: a whole file".to_owned()]] {
+            let text = unusable(notes).to_string();
+            assert_eq!(text.matches("valid: ").count(), 1, "{text}");
+        }
+    }
 
     #[test]
     fn a_job_without_its_file_is_made_of_fios_options() {
