@@ -305,6 +305,7 @@ impl LocalApics {
     }
 
     /// A message or an IPI arrives at the LAPIC of `cpu`, if there is one.
+    #[inline]
     fn raise(&self, board: &Board, number: Option<u32>, vector: u8, level: bool) -> bool {
         let cpu = number.and_then(|number| board.cpus.real().get(number as usize));
         let (arrival, input) = cpu.map_or((Arrival::Refused, IrqInput::Low), |cpu| {

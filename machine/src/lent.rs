@@ -170,6 +170,9 @@ mod tests {
             assert!(
                 world.read64(0x2000).is_err() && world.read64(0x1004).is_err() && world.write64(0x2000, 1).is_err()
             );
+            // Several words are read one by one, up to the first that is missing.
+            assert_eq!(world.read_words::<2>(0x1000), Err(BusError { address: 0x1008, bytes: 8 }));
+            assert_eq!(world.read_words::<2>(0_u64.wrapping_sub(8)).map_err(|missed| missed.bytes), Err(8));
             assert_eq!(world.write32(0x1000, 5), Ok(()));
             // Writes a part of a word in as many accesses as needed, and touches no other byte.
             assert_eq!(world.write_within(0x3000, 0x7766_5544_3322_1100, 1..8), Ok(()));

@@ -109,6 +109,12 @@ impl Memory {
         self.arena.word(address, bytes)
     }
 
+    /// So many words from an aligned bus address on, to be read.
+    #[inline]
+    pub(crate) fn words_to_read(&self, address: u64, count: usize) -> Option<&[Word]> {
+        if address.is_multiple_of(8) { self.arena.words_to_read(address, count) } else { None }
+    }
+
     /// From now on `host` backs addresses beyond the arena, and receives messages.
     pub(crate) fn lend_to(&self, host: Box<dyn Host>) {
         assert!(self.host.set(host).is_ok(), "a model is lent once");

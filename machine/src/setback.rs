@@ -40,6 +40,8 @@ pub struct Endured {
 #[derive(Default)]
 pub(crate) struct State {
     kind: Cell<Option<Setback>>,
+    /// Devices stall now: what every event of a model asks.
+    is_stalled: Cell<bool>,
     /// Acts that go well yet.
     spared: Cell<u32>,
     acts: Cell<u32>,
@@ -86,20 +88,25 @@ impl State {
         }
     }
 
-    /// A CPU writes a register. What happens now, if that was one too many for a stall.
+    /// Register writes are acts: each is to be told by [`Self::count_write`].
     #[inline]
-    pub(crate) fn note_write(&self) -> Vec<Event> {
-        match self.strikes(Setback::Stall) && !self.is_stalled() {
-            true => self.held.take(),
-            false => Vec::new(),
-        }
+    pub(crate) fn counts_writes(&self) -> bool {
+        self.kind.get() == Some(Setback::Stall)
+    }
+
+    /// A CPU writes a register. What happens now, if that was one too many for the stall.
+    #[cold]
+    pub(crate) fn count_write(&self) -> Vec<Event> {
+        self.count();
+        let stalled = self.acts.get().saturating_sub(self.spared.get());
+        self.is_stalled.set((1..=STALLED_MAX).contains(&stalled));
+        if self.is_stalled.get() { Vec::new() } else { self.held.take() }
     }
 
     /// Devices stall now.
     #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
-        self.kind.get() == Some(Setback::Stall)
-            && (1..=STALLED_MAX).contains(&self.acts.get().saturating_sub(self.spared.get()))
+        self.is_stalled.get()
     }
 
     /// An event of a model waits until the setback is over.
@@ -116,6 +123,7 @@ impl State {
     /// It is over: what waits, and memory that was given back and allocated meanwhile.
     pub(crate) fn end(&self) -> Ended {
         self.kind.set(None);
+        self.is_stalled.set(false);
         let (acts, spared) = (self.acts.take(), self.spared.get());
         let (held, released, allocated) = (self.held.take(), self.released.take(), self.allocated.take());
         Ended { held, released, allocated, acts, struck: acts > spared }

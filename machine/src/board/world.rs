@@ -79,6 +79,22 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Reads `N` words of memory in one transfer.
+    ///
+    /// # Errors
+    /// As [`Self::read64`], of the first word that cannot be read.
+    #[inline]
+    pub fn read_words<const N: usize>(&self, address: u64) -> Result<[u64; N], BusError> {
+        if let Some(words) = self.board.memory.words_to_read(address, N) {
+            return Ok(core::array::from_fn(|index| self.seen(&words[index])));
+        }
+        let mut words = [0; N];
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = self.read64(address.wrapping_add(index as u64 * 8))?;
+        }
+        Ok(words)
+    }
+
     /// Reads 32 bits of memory.
     ///
     /// # Errors

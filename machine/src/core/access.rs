@@ -103,12 +103,18 @@ impl Core {
         }
     }
 
-    /// A setback counts the write.
+    /// A setback may count the write.
     #[inline]
     fn note_write(&self) {
-        for event in self.board.setback.note_write() {
-            self.board.dispatch(self.board.now(), event);
+        if self.board.setback.counts_writes() {
+            self.count_write();
         }
+    }
+
+    #[cold]
+    fn count_write(&self) {
+        let happening = self.board.setback.count_write();
+        happening.into_iter().for_each(|event| self.board.dispatch_late(event));
     }
 
     /// The offset as the model sees it. For banked registers it includes the running CPU's number; the console uses

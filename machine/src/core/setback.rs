@@ -2,12 +2,18 @@
 
 use super::{Core, current};
 use crate::board::Board;
-use crate::event::ModelId;
+use crate::event::{Event, ModelId};
 use crate::observe::Fact;
 use crate::setback::{Ended, Endured, STRUCK, Setback};
 use core::ops::Range;
 
 impl Board {
+    /// An event that waited happens.
+    #[cold]
+    pub(super) fn dispatch_late(&self, event: Event) {
+        self.dispatch(self.now(), event);
+    }
+
     /// Tells of each model that still uses some of a buffer which was given back.
     pub(super) fn tell_of_use(&self, range: &Range<u64>) {
         for (device, model) in (0..).map(ModelId).zip(self.models()) {
@@ -23,7 +29,7 @@ impl Core {
         let board = &self.board;
         let Ended { held, released, allocated: mut unused, acts, struck } = board.setback.end();
         for event in held {
-            board.dispatch(board.now(), event);
+            board.dispatch_late(event);
             released.iter().for_each(|range| board.tell_of_use(range));
         }
         unused.retain(|range| !board.models().iter().any(|model| model.borrow().uses(range).is_some()));

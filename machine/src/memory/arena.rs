@@ -92,6 +92,13 @@ impl Arena {
         Ok(word)
     }
 
+    /// So many words from a bus address on, to be read: what nobody has used is zero, and stays so.
+    #[inline]
+    pub(super) fn words_to_read(&self, address: u64, count: usize) -> Option<&[Word]> {
+        let first = usize::try_from(address.checked_sub(MEMORY_BASE)? / 8).ok()?;
+        self.words.get(first..first.checked_add(count)?)
+    }
+
     /// Somebody uses memory that ends here. Returns up to where it was used before.
     #[inline]
     pub(super) fn use_up_to(&self, end: usize) -> usize {

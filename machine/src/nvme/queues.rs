@@ -52,10 +52,7 @@ impl SubmissionQueue {
     /// Fetches the command at the head.
     pub(super) fn fetch(&mut self, world: &World<'_>) -> Result<Command, BusError> {
         let at = self.base + u64::from(self.head) * SQE_BYTES as u64;
-        let mut words = [0; 8];
-        for (index, word) in words.iter_mut().enumerate() {
-            *word = world.read64(at + index as u64 * 8)?;
-        }
+        let words = world.read_words(at)?;
         self.head += 1;
         if self.head == self.size {
             self.head = 0;

@@ -137,7 +137,7 @@ impl VtdUnit {
             }
             *misses += 1;
             let at = table.wrapping_add(u64::from(index) * irte::SIZE as u64);
-            let (low, high) = (world.read64(at).map_err(drop)?, world.read64(at + 8).map_err(drop)?);
+            let [low, high] = world.read_words(at).map_err(drop)?;
             let bits = u128::from(high) << 64 | u128::from(low);
             let checked = irte::Common::from_bits(bits).present() && request::well_formed(bits, mode);
             if checked {
@@ -260,11 +260,9 @@ impl VtdUnit {
     fn update(&self, world: &mut World<'_>, requester: u16, post: Post) -> Result<Option<LapicMessage>, FaultReason> {
         let at = |word: usize| post.descriptor + word as u64 * 8;
         let access = |_| FaultReason::DESCRIPTOR_ACCESS;
-        let control = Control::from_bits(world.read64(at(CONTROL_WORD)).map_err(access)?);
-        let mut reserved = control.into_bits() & Control::RESERVED;
-        for word in CONTROL_WORD + 1..WORDS {
-            reserved |= world.read64(at(word)).map_err(access)?;
-        }
+        let [control, others @ ..] = world.read_words::<{ WORDS - CONTROL_WORD }>(at(CONTROL_WORD)).map_err(access)?;
+        let control = Control::from_bits(control);
+        let reserved = others.iter().fold(control.into_bits() & Control::RESERVED, |bits, word| bits | word);
         let extended = self.table.extended_interrupt_mode();
         if reserved != 0 || !extended && control.destination() & !0xff00 != 0 {
             return Err(FaultReason::DESCRIPTOR_RESERVED);
