@@ -52,7 +52,7 @@ pub use irq_am::IrqAm;
 pub use level::{LevelError, LevelTable, Setting};
 pub use program::{Outcome, Step};
 pub use sample::{Found, Sample};
-pub use tuner::{Handover, Moderated, Programmer, Served, Tuner, Tuning};
+pub use tuner::{Handover, Moderated, Programmer, Restores, Served, Tuner, Tuning};
 pub use view::{Counts, TuningView};
 
 use alloc::boxed::Box;

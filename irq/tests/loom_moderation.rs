@@ -3,12 +3,13 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p campanile-irq --test loom_moderation --release`
 //!
 //! Samplers stand for interrupts on two CPUs, each of which wants another level; the thread runs when a wake-up waits
-//! for it. The test that should panic looks before it takes, to show that the model finds it.
+//! for it. A reset restores the level beside a step of the thread. The tests that should panic do something too early, to show that
+//! the model finds it.
 #![cfg(loom)]
 
 mod loom_word;
 
-use campanile_irq::moderation::Handover;
+use campanile_irq::moderation::{Handover, Restores};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -92,4 +93,63 @@ fn what_is_wanted_is_programmed() {
 #[should_panic = "assertion"]
 fn a_thread_that_looks_before_it_takes_is_caught() {
     check(Taking::LooksFirst);
+}
+
+/// How a reset restores the level.
+#[derive(Clone, Copy, PartialEq)]
+enum Restoring {
+    Delivered,
+    /// Wrong: counts and looks, then programs.
+    ProgramsLast,
+}
+
+/// A device that two program, and the level in force.
+#[derive(Default)]
+struct Tuned {
+    in_force: Mutex<u64>,
+    device: Mutex<u64>,
+    restores: Restores<LoomWord>,
+}
+
+impl Tuned {
+    fn restore(&self, restoring: Restoring) {
+        let in_force = || *self.in_force.lock().unwrap();
+        let program = |level| *self.device.lock().unwrap() = level;
+        match restoring {
+            Restoring::Delivered => self.restores.restore(in_force, program),
+            Restoring::ProgramsLast => program(self.restores.restore(in_force, |level| level)),
+        }
+    }
+
+    fn step(&self, level: u64) {
+        let is_restored = self.restores.step(|| {
+            *self.device.lock().unwrap() = level;
+            *self.in_force.lock().unwrap() = level;
+        });
+        if is_restored {
+            self.restore(Restoring::Delivered);
+        }
+    }
+}
+
+fn restore_beside_a_step(restoring: Restoring) {
+    loom::model(move || {
+        let tuned = Arc::new(Tuned::default());
+        let own = tuned.clone();
+        let thread = thread::spawn(move || own.step(LAST));
+        tuned.restore(restoring);
+        thread.join().unwrap();
+        assert_eq!(*tuned.device.lock().unwrap(), LAST);
+    });
+}
+
+#[test]
+fn a_level_that_is_restored_is_the_one_in_force() {
+    restore_beside_a_step(Restoring::Delivered);
+}
+
+#[test]
+#[should_panic = "assertion"]
+fn a_reset_that_looks_before_it_programs_is_caught() {
+    restore_beside_a_step(Restoring::ProgramsLast);
 }

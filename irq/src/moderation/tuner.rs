@@ -32,6 +32,40 @@ impl<W: Word> Handover<W> {
     }
 }
 
+/// Levels that are programmed anew, after resets, beside the thread that programs steps. In the end the device has the level that
+/// is believed. Generic over the word, as [`Handover`].
+pub struct Restores<W>(W);
+
+impl<W: Word> Default for Restores<W> {
+    fn default() -> Self {
+        Self(W::new(0))
+    }
+}
+
+impl<W: Word> Restores<W> {
+    /// Programs the level in force into a device that has lost it, until that is in force behind it too.
+    pub fn restore<S: PartialEq + Copy, O>(&self, in_force: impl Fn() -> S, program: impl Fn(S) -> O) -> O {
+        loop {
+            let setting = in_force();
+            let outcome = program(setting);
+            // Before the look: either that sees the thread's level, or the thread sees this.
+            self.0.fetch_add(1);
+            if in_force() == setting {
+                return outcome;
+            }
+        }
+    }
+
+    /// The thread's step: programs a level, and puts it in force. True if a level was restored meanwhile: the device may have been
+    /// given the one before last, and the thread is to restore too.
+    #[must_use]
+    pub fn step(&self, step: impl FnOnce()) -> bool {
+        let before = self.0.load();
+        step();
+        self.0.load() != before
+    }
+}
+
 /// A device, queue or vector that takes a level. Called in a thread, so that it may wait for a command to complete.
 pub trait Moderated: Send + Sync {
     /// Programs `setting` into the device, and returns the setting that the device has now.
@@ -43,8 +77,7 @@ pub struct Tuner<H: Hal> {
     hal: H,
     controller: Lock<H, Box<dyn Controller>>,
     handover: Handover<H::Word>,
-    /// How often the level was programmed anew ([`Tuner::restore`]).
-    restores: H::Word,
+    restores: Restores<H::Word>,
     /// 1 + the id of the programming thread. 0: none yet.
     thread: H::Word,
     threads: KernelThreads<H>,
@@ -57,7 +90,7 @@ impl<H: Hal> Tuner<H> {
             hal,
             controller: Lock::new(hal, controller),
             handover: Handover::default(),
-            restores: H::Word::new(0),
+            restores: Restores::default(),
             thread: H::Word::new(0),
             threads: KernelThreads::new(),
         }
@@ -125,13 +158,13 @@ impl<H: Hal> Tuner<H> {
             return false;
         }
         let Some(step) = self.controller.lock().step() else { return true };
-        let restores = self.restores.load();
-        let outcome = device.program(step.setting);
-        let next = self.controller.lock().programmed(self.hal.now_ns(), step.id, outcome);
-        // This thread is awake already.
-        let _ = next == Next::Program && self.handover.ask();
-        if self.restores.load() != restores {
-            // The device may have been given the level before this one last.
+        let is_restored = self.restores.step(|| {
+            let outcome = device.program(step.setting);
+            let next = self.controller.lock().programmed(self.hal.now_ns(), step.id, outcome);
+            // This thread is awake already.
+            let _ = next == Next::Program && self.handover.ask();
+        });
+        if is_restored {
             let _ = self.restore(device);
         }
         true
@@ -140,15 +173,7 @@ impl<H: Hal> Tuner<H> {
     /// Programs the level in force into a device that has lost it: after a reset. The thread may be programming another one
     /// meanwhile. In the end the device has the level that the controller believes. In a thread.
     pub fn restore(&self, device: &dyn Moderated) -> Outcome {
-        loop {
-            let setting = self.view().setting;
-            let outcome = device.program(setting);
-            // Before the look: either that sees the thread's level, or the thread sees this.
-            self.restores.fetch_add(1);
-            if self.view().setting == setting {
-                return outcome;
-            }
-        }
+        self.restores.restore(|| self.view().setting, |setting| device.program(setting))
     }
 
     /// The state of the tuning, for people.
