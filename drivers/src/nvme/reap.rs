@@ -339,12 +339,7 @@ impl<H: Hal> QueuePair<H> {
     /// [`QueuePair::end_abort`].
     pub(super) fn begin_abort(&self, now_ns: u64, timeout_ns: u64) -> Option<Abort> {
         let side = self.completion.lock();
-        let is_overdue = |slot: &Slot<H::Word>| now_ns.saturating_sub(slot.submitted_ns()) >= timeout_ns;
-        let mut ids = (0..).zip(&self.slots);
-        let (cid, slot) = ids.find(|(_, slot)| {
-            // The time is a new command's once its state was loaded with acquire order; before, it may be an old one's.
-            slot.state() == SlotState::InFlight && is_overdue(slot) && slot.is_started() && is_overdue(slot)
-        })?;
+        let (cid, slot) = (0..).zip(&self.slots).find(|(_, slot)| slot.is_overdue(now_ns, timeout_ns))?;
         slot.set_state(SlotState::Aborting);
         Some(Abort { cid, stops: side.stops })
     }

@@ -61,9 +61,12 @@ impl<W: Word> Slot<W> {
         (SlotState::from_word(word), CpuId((word >> CPU_SHIFT) as u32))
     }
 
-    /// Whether a command is in flight; its submitter's stores are then seen.
-    pub(super) fn is_started(&self) -> bool {
-        SlotState::from_word(self.state.load()) == SlotState::InFlight
+    /// Whether a command has been in flight for at least `timeout_ns`.
+    pub(super) fn is_overdue(&self, now_ns: u64, timeout_ns: u64) -> bool {
+        let is_old = || now_ns.saturating_sub(self.submitted_ns()) >= timeout_ns;
+        // The time is a new command's once its state was loaded with acquire order; before, it may be an old one's.
+        let is_started = || SlotState::from_word(self.state.load()) == SlotState::InFlight;
+        self.state() == SlotState::InFlight && is_old() && is_started() && is_old()
     }
 
     /// Ends the command; a free slot has no submitter.
@@ -173,6 +176,31 @@ impl<W: Word> FreeIds<W> {
             taken.position = taken.position.wrapping_add(1);
             cid
         })
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_slots {
+    //! `RUSTFLAGS="--cfg loom" cargo test --release -p campanile-drivers --lib loom_slots`
+
+    use super::*;
+    use crate::loom_world::LoomWord;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// A slot is looked at while its next command begins: that one is not taken for as old as the last.
+    #[test]
+    fn a_command_that_has_just_begun_is_not_overdue() {
+        loom::model(|| {
+            let slot = Arc::new(slots::<LoomWord>(1));
+            slot[0].start(0, 0, CpuId(0));
+            slot[0].free();
+            let own = slot.clone();
+            let submitter = thread::spawn(move || own[0].start(1, 100, CpuId(1)));
+            assert!(!slot[0].is_overdue(120, 50), "it is 20 ns old at most");
+            submitter.join().unwrap();
+            assert!(slot[0].is_overdue(150, 50));
+        });
     }
 }
 
