@@ -43,6 +43,17 @@ impl<H: Hal> Mailboxes<H> {
         Some(answer)
     }
 
+    /// Stops waiting for `index`, unless the answer has arrived at the last moment.
+    fn give_up(&self, index: usize) -> Option<Result<u32, IoError>> {
+        let mut boxes = self.0.lock();
+        let (mail, answer) = match boxes[index] {
+            Mail::Answered(answer) => (Mail::Free, Some(answer)),
+            _ => (Mail::GivenUp, None),
+        };
+        boxes[index] = mail;
+        answer
+    }
+
     fn set(&self, index: usize, mail: Mail) {
         self.0.lock()[index] = mail;
     }
@@ -133,21 +144,10 @@ impl<H: Hal> Admin<H> {
                 port.check_health()
             };
             if let Err(error) = health {
-                return self.give_up(index).ok_or(error);
+                return self.mail.give_up(index).ok_or(error);
             }
             self.pair.wait_for_completion(deadline_ns.min(now_ns + WAIT_SLICE_NS));
         }
-    }
-
-    /// Stops waiting for `index`, unless the answer has arrived at the last moment.
-    fn give_up(&self, index: usize) -> Option<Result<u32, IoError>> {
-        let mut boxes = self.mail.0.lock();
-        let (mail, answer) = match boxes[index] {
-            Mail::Answered(answer) => (Mail::Free, Some(answer)),
-            _ => (Mail::GivenUp, None),
-        };
-        boxes[index] = mail;
-        answer
     }
 
     /// Runs Identify and returns its data.
@@ -203,5 +203,33 @@ impl<H: Hal> Admin<H> {
         let dw10 = FeatureDw10::new().with_fid(feature.0);
         let command = Command { cdw10: dw10.into_bits(), cdw11: dw11, ..Command::default() };
         self.execute(port, AdminOpcode::SET_FEATURES, command)
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_mail {
+    //! `RUSTFLAGS="--cfg loom" cargo test --release -p campanile-drivers --lib loom_mail`
+
+    use super::*;
+    use crate::loom_world::{CPU, LoomHal};
+    use hal::CpuId;
+    use loom::thread;
+
+    /// An answer comes while its command is given up: it is taken or thrown away, and its mailbox is free again.
+    #[test]
+    fn a_mailbox_outlives_an_answer_of_the_last_moment() {
+        loom::model(|| {
+            let mail = Arc::new(Mailboxes(Lock::new(LoomHal, alloc::vec![Mail::Free])));
+            assert_eq!(mail.claim(), Some(0));
+            let own = mail.clone();
+            let other_waiter = thread::spawn(move || {
+                CPU.with(|cpu| cpu.set(1));
+                own.batch_done(&[Completed { tag: 0, result: Ok(7), submitted_ns: 0, cpu: CpuId(0) }]);
+            });
+            let answer = mail.take(0).or_else(|| mail.give_up(0));
+            assert!(matches!(answer, None | Some(Ok(7))));
+            other_waiter.join().unwrap();
+            assert_eq!(mail.claim(), Some(0));
+        });
     }
 }
