@@ -3,7 +3,7 @@
 use super::grid::Grid;
 use super::store::{Record, Store};
 use super::{Shard, Sweep};
-use crate::input::InputError;
+use crate::input::{InputError, Warning};
 use crate::inputs;
 use crate::interrupt::StopFlag;
 use crate::outcome::Span;
@@ -49,8 +49,7 @@ pub fn carry_out(sweep: &Sweep, shard: Shard, folder: &Path, stop: &StopFlag) ->
     let warnings = Mutex::new(BTreeSet::new());
     let warn = |plans: &Plans| {
         let mut warnings = warnings.lock().unwrap_or_else(|poison| poison.into_inner());
-        let told = plans.values().flatten().flat_map(|plan| &plan.warnings);
-        warnings.extend(told.map(ToString::to_string));
+        warnings.extend(plans.values().flatten().flat_map(|plan| Warning::texts(&plan.warnings)));
         while warnings.len() > WARNINGS_MAX {
             warnings.pop_last();
         }

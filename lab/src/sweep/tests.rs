@@ -397,3 +397,16 @@ fn warnings_of_runs_are_told_once() {
     let depths: Vec<&String> = done.warnings.iter().filter(|warning| warning.contains("iodepth")).collect();
     assert!(depths.len() == 2 && depths[0].contains("`1.4` as 1"), "{:?}", done.warnings);
 }
+
+#[test]
+fn a_warning_of_many_lines_is_told_once() {
+    let sweep = SWEEP.replace("\"job.iodepth\" = [1, 4, 0]\n", "");
+    let (folder, _) = folder(&sweep);
+    let job = |name: &str| JOB.replace("[a]", name) + "iodepth=1.4\n";
+    std::fs::write(folder.path().join("j.fio"), job("[a]") + &job("[b]")).unwrap();
+    let path = folder.path().join("s.toml").to_string_lossy().into_owned();
+    let sweep = Sweep::read(&path, &["sweep".into(), path.clone()], Given::default()).unwrap();
+    let done = run(&sweep, Shard::WHOLE, &folder.path().join("out"));
+    let told: Vec<&String> = done.warnings.iter().filter(|warning| warning.contains("iodepth")).collect();
+    assert!(told.len() == 1 && told[0].ends_with("(and 1 other line of this file)"), "{told:?}");
+}
