@@ -82,7 +82,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
     /// Write counts, failures and coverage as JSON; -: to standard output, and the text to standard error.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["replay", "schedule", "position", "list"])]
     pub json: Option<PathBuf>,
     /// File for the trace of a failure, for Perfetto or chrome://tracing.
     #[arg(long, value_name = "FILE", default_value = TRACE)]
@@ -244,13 +244,15 @@ fn choose(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Vec<&
     args.scenario.iter().map(find).collect()
 }
 
+/// How the option is written.
+const RESEED: &str = "--reseed PART=SEED, with machine, load, steps, faults, unrest or the number of an event";
+
 /// The settings that all histories share.
 pub(crate) fn recipe(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Recipe, CheckError> {
     let set = pairs("--set NAME=VALUE", &args.set, |name, value| Some((name.into(), value.into())))?;
     let is_part = |part: &str| PARTS.contains(&part) || part.parse::<u32>().is_ok();
-    let reseed = pairs("--reseed PART=SEED", &args.reseed, |part, text| {
-        Some((part.to_owned(), seed(text).ok().filter(|_| is_part(part))?))
-    })?;
+    let reseed =
+        pairs(RESEED, &args.reseed, |part, text| Some((part.to_owned(), seed(text).ok().filter(|_| is_part(part))?)))?;
     let at = pairs("--at NUMBER=NS", &args.at, |number, ns| Some((number.parse().ok()?, ns.parse().ok()?)))?;
     let keep: Result<BTreeSet<u32>, _> =
         args.keep.iter().filter(|number| *number != "none").map(|n| n.parse()).collect();
@@ -291,6 +293,9 @@ fn faults(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Optio
     }
     let known: BTreeSet<&str> = scenarios.iter().flat_map(|scenario| scenario.fault_kinds()).copied().collect();
     match args.faults.iter().find(|kind| !known.contains(kind.as_str())) {
+        Some(kind) if known.is_empty() => {
+            Err(CheckError::Input(format!("--faults {kind}: valid is all or none: these scenarios have no faults")))
+        }
         Some(kind) => {
             let known: Vec<_> = known.into_iter().collect();
             Err(CheckError::Input(format!("--faults {kind}: valid is all, none, or of {}", known.join(", "))))

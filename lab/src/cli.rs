@@ -12,7 +12,7 @@ use crate::input::{InputError, Place};
 use crate::report::narrow;
 use crate::report::table::WIDTH;
 use crate::scenario::{Request, SEEDS_MAX};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -244,7 +244,7 @@ impl Cli {
     /// What is wrong is printed, and ends the process.
     pub fn of(line: Vec<OsString>) -> Self {
         let line = as_list(line);
-        Self::try_parse_from(&line).unwrap_or_else(|error| {
+        Self::parsed(&line).unwrap_or_else(|error| {
             let words: Vec<String> = line.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
             match pasted::advice(&words).filter(|_| error.exit_code() == 2) {
                 Some(advice) => {
@@ -255,6 +255,18 @@ impl Cli {
             }
         })
     }
+
+    fn parsed(line: &[OsString]) -> Result<Self, clap::Error> {
+        let matches = with_negative_numbers(Self::command()).try_get_matches_from(line)?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
+/// Options with a value take one below zero too: their readers say what would be valid.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes_value = |arg: &clap::Arg| !arg.is_positional() && arg.get_action().takes_values();
+    let command = command.mut_args(|arg| if takes_value(&arg) { arg.allow_negative_numbers(true) } else { arg });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 /// The number of `--seeds`.
@@ -278,7 +290,7 @@ impl ExperimentArgs {
     /// The request, for [`Request::plan`].
     pub fn request(&self) -> Request {
         let mut deliveries: Vec<String> = Vec::new();
-        for delivery in self.delivery.iter().map(|name| name.trim()) {
+        for delivery in self.delivery.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
             if !deliveries.iter().any(|known| known == delivery) {
                 deliveries.push(delivery.into());
             }

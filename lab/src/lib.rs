@@ -9,6 +9,7 @@ pub mod coalescing;
 pub mod commands;
 pub mod document;
 pub mod fio;
+pub mod house;
 pub mod input;
 pub mod inputs;
 pub mod interrupt;

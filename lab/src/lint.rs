@@ -2,6 +2,7 @@
 
 use crate::fio::judge::{Judgement, judge, refused_engine};
 use crate::fio::{self, Section, Variables};
+use crate::house;
 use crate::input::{InputError, Place, Problem, UNKNOWN_NAME, Warning};
 use crate::platform::Platform;
 use crate::report::figure::counted;
@@ -102,6 +103,9 @@ pub fn lint(request: &Request) -> Lint {
 
 impl Lint {
     fn judge(&mut self, request: &Request, bytes: &[u8]) -> Result<(), InputError> {
+        if let Some(error) = house::in_place_of_a_job_file(&request.input, bytes) {
+            return Err(error);
+        }
         let (mut sections, errors) = fio::read(&request.input, bytes, &|name, from| Files::Disk.included(name, from));
         let name = request.platform.as_deref().unwrap_or(PLATFORM_DEFAULT);
         let platform = Platform::load(&Setting::new(Place::option("--platform"), "", name))?;

@@ -23,7 +23,7 @@ pub use change::Criterion;
 pub use page::page;
 pub use text::text;
 
-use crate::input::{InputError, Place, Warning};
+use crate::input::{InputError, Place, Warning, nearest};
 use crate::interrupt::StopFlag;
 use crate::plan::{Plan, Spans};
 use crate::scenario::Request;
@@ -73,7 +73,8 @@ impl Budget {
             Some(percent) => number(percent).filter(|percent| *percent <= 100.0).map(Self::Percent),
             None => number(text).map(Self::Cpus),
         };
-        let wrong = || InputError::value(&Place::option("--cpu-budget"), "", text, "is no budget", "4 (CPUs), or 50%");
+        let valid = "CPUs above 0, such as 4, or their share above 0% and up to 100%, such as 50%";
+        let wrong = || InputError::value(&Place::option("--cpu-budget"), "", text, "is no budget", valid);
         found.ok_or_else(wrong)
     }
 
@@ -354,7 +355,7 @@ fn today(request: &Request) -> Result<Plan, InputError> {
 fn known(among: &[String]) -> Result<(), InputError> {
     let unknown = among.iter().find(|id| REMEDIES.iter().all(|remedy| remedy.id != **id));
     unknown.map_or(Ok(()), |id| {
-        let valid = REMEDIES.iter().map(|remedy| remedy.id).collect::<Vec<_>>().join(", ");
+        let valid = nearest(id, REMEDIES.iter().map(|remedy| remedy.id)).join(", ");
         Err(InputError::value(&Place::option("--among"), "", id, "is no remedy", valid))
     })
 }

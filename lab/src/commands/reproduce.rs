@@ -25,6 +25,7 @@ pub(super) fn reproduce(args: &ReproduceArgs, arguments: &[String]) -> Result<()
     let ran = rows_of::run_plans(&plans, &needed, &stop);
     rows_of::check_quantities(&needed, &ran.outcomes)?;
     let mut compared = rows_of::compare(&needed, &ran.outcomes);
+    let empty = without_value(&needed, &compared);
     compared.retain(|found| rows.iter().any(|row| row.id == found.id));
     let carried = intervals(args, &rows, &ran.outcomes, &stop);
     for row in &mut compared {
@@ -43,7 +44,18 @@ pub(super) fn reproduce(args: &ReproduceArgs, arguments: &[String]) -> Result<()
     write_list(json, &manifest, || report::json::reproduce(&compared).expect("rows are plain data"))?;
     write(html, || report::html::with_manifest(&report::rows_page(&compared, &free), &manifest))?;
     ended(&stop)?;
-    failed(&ran.failed, &needed)
+    failed(&ran.failed, empty, &needed)
+}
+
+/// Rows whose sources have values and that have none, each with its formula.
+fn without_value(rows: &[Row], compared: &[report::Row]) -> Vec<String> {
+    let has = |id: &str| compared.iter().any(|found| found.id == id);
+    let rows = rows.iter().filter(|row| !has(&row.id));
+    rows.filter_map(|row| {
+        let formula = row.formula.as_ref().filter(|formula| formula.rows().into_iter().all(has))?;
+        Some(format!("{}: row {}: `{}` has no finite value: it divides by zero", row.place, row.id, formula.text()))
+    })
+    .collect()
 }
 
 /// All rows of the file that is asked for, and those of them that are asked for.
@@ -82,9 +94,9 @@ fn notes(carried: &Carried) -> String {
     format!("\nIntervals of predictions: least and greatest value\n{lines}{end}")
 }
 
-/// After all that could be printed: the runs that failed, each with the rows that need it.
-fn failed(failed: &[FailedRun], rows: &[Row]) -> Result<(), Failure> {
-    if failed.is_empty() {
+/// After all that could be printed: the runs that failed, each with the rows that need it, and the rows without a value.
+fn failed(failed: &[FailedRun], empty: Vec<String>, rows: &[Row]) -> Result<(), Failure> {
+    if failed.is_empty() && empty.is_empty() {
         return Ok(());
     }
     let line = |run: &FailedRun| {
@@ -93,5 +105,5 @@ fn failed(failed: &[FailedRun], rows: &[Row]) -> Result<(), Failure> {
         let ids: Vec<&str> = rows.iter().filter(is_hit).map(|row| row.id.as_str()).collect();
         format!("{run} (rows {})", ids.join(", "))
     };
-    Err(Failure::Run(failed.iter().map(line).collect::<Vec<_>>().join("\n").into()))
+    Err(Failure::Run(failed.iter().map(line).chain(empty).collect::<Vec<_>>().join("\n").into()))
 }

@@ -83,6 +83,10 @@ fn finish(mut text: String, results: &[(&str, &[u8], &[u8])]) -> Result<(), Fail
 /// The bytes of a result, its manifest, and its form.
 fn result(path: &str) -> Result<(Vec<u8>, Manifest, Form), InputError> {
     let place = Place::file(path);
+    let valid = "valid: the JSON, the trace or fio's JSON of campanile run, or manifest.json of a sweep";
+    if std::path::Path::new(path).is_dir() {
+        return Err(InputError::new(&place, "", Problem::Io(format!("is a folder, and no result; {valid}"))));
+    }
     let io = |why| InputError::new(&place, "", Problem::Io(format!("cannot be read: {why}")));
     let bytes = match read_beginning(path, RESULT_BYTES_MAX).map_err(io)? {
         (bytes, false) => bytes,
@@ -93,11 +97,11 @@ fn result(path: &str) -> Result<(Vec<u8>, Manifest, Form), InputError> {
         Some(text) => (serde_json::from_str(&text).unwrap_or_default(), Form::Trace),
         None => {
             let parsed = serde_json::from_slice(&bytes);
-            let found = manifest_of(parsed.map_err(|error| syntax(format!("is no JSON ({error})")))?);
+            let found = manifest_of(parsed.map_err(|error| syntax(format!("is no JSON ({error}); {valid}")))?);
             found.or_else(|| Some((beside(path)?, Form::Json))).ok_or_else(|| {
-                let why = "has no manifest: it is a result of version 0.1.0 before manifests, or no result; valid: the \
-                           JSON, the trace or fio's JSON of campanile run, or manifest.json of a sweep";
-                syntax(why.to_owned())
+                syntax(format!(
+                    "has no manifest: it is a result of version 0.1.0 before manifests, or no result; {valid}"
+                ))
             })?
         }
     };

@@ -121,6 +121,8 @@ fn text(log: &Log<'_>, detail: &ThreadDetail, span: SpanOfLogs) -> String {
         ms => Some(span.window_ms(if own_ms == 500 { ms } else { ms.min(own_ms) })),
     };
     match log.kind {
+        // fio opens the log of what an engine does not have, and leaves it empty.
+        Kind::Latency(0) if detail.log.iter().all(|io| io.latency_ns[0] == 0) => String::new(),
         Kind::Histograms => histograms(detail, logs, span),
         Kind::Latency(kind) => match average_ms(500) {
             Some(ms) => averages(detail, logs, ms, kind),

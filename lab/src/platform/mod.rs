@@ -13,6 +13,7 @@ pub use read::{EMBEDDED, SCHEMA, is_path};
 pub use unit::Unit;
 
 use crate::input::InputError;
+use crate::report::figure::counted;
 use crate::setting::Setting;
 use crate::work;
 use hal::Work;
@@ -173,7 +174,7 @@ impl Platform {
         let Some(other) = regions.find(|other| count(other) != count(first)) else { return Ok(()) };
         let ((key, _, wrong), known) = if new(other.2) || !new(first.2) { (other, first) } else { (first, other) };
         let why = format!("factors are not as many as those of {}, and the first of all belong together", known.0);
-        let valid = format!("{} factors", count(known));
+        let valid = counted(count(known), "factor");
         Err(InputError::value(&wrong.place, format!("{key}.region"), wrong.region.len(), why, valid))
     }
 

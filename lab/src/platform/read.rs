@@ -13,6 +13,7 @@
 
 use super::{Accelerator, Constant, Cpu, Drive, Fabric, GROUPS, Gic, Needed, Nic, Platform, Spec, Vhost};
 use crate::document::{Document, Node, Table};
+use crate::house::House;
 use crate::input::{InputError, Place, Problem, read_file};
 use crate::inputs;
 use crate::scenario::files::Files;
@@ -75,6 +76,7 @@ impl Platform {
     fn parse(name: &str, file: &str, text: &str, depth: u32) -> Result<Self, InputError> {
         let document = Document::parse(file, text)?;
         let root = document.root();
+        House::Platform.check(&root)?;
         root.only(&["schema", "about", "base", "misses"].into_iter().chain(GROUPS).collect::<Vec<_>>())?;
         root.known_schema(u64::from(SCHEMA), "platform files")?;
         let about = root.scalar("about", "one line about the platform")?.text;
@@ -332,6 +334,13 @@ fn read_constant(fields: &Table<'_, '_>, spec: &Spec) -> Result<Constant, InputE
         None => None,
     };
     let place = value.place.clone();
+    let (_, own) = value.text.split_at(super::unit::number_len(&value.text));
+    if !unit.is_empty() && !own.trim().is_empty() {
+        return Err(value.wrong(
+            "has a unit, and `unit` stands beside it",
+            "a number beside `unit`, or a value with its unit alone",
+        ));
+    }
     let quantity = Setting::new(value.place, value.key.trim_end_matches(".value"), format!("{} {unit}", value.text));
     let value = spec.unit.read(&Setting { text: quantity.text.trim().to_owned(), ..quantity }, spec.min, spec.max)?;
     Ok(Constant { value, reason: reason.text, fit, uncertainty, region: read_region(fields)?, place })

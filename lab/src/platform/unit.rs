@@ -75,9 +75,10 @@ impl Unit {
         }
         let (number, unit) = text.split_at(number_len(text));
         let number: f64 = number.replace('_', "").parse().map_err(|_| wrong("is not a number"))?;
-        let unit = unit.trim();
+        // Unicode has two signs of micro that look the same: U+00B5, and Greek mu, which it prefers.
+        let unit = unit.trim().replace('\u{3bc}', "\u{b5}");
         let Some(&(_, size)) = self.names().iter().find(|(name, _)| *name == unit) else {
-            return Err(match unit {
+            return Err(match unit.as_str() {
                 "" => wrong("has no unit"),
                 unit => wrong(&format!("has the wrong unit `{unit}`")),
             });
@@ -112,7 +113,7 @@ impl Unit {
 }
 
 /// The length of the number at the beginning of a text, with its exponent: that of `1e-5 s` is 4.
-fn number_len(text: &str) -> usize {
+pub(super) fn number_len(text: &str) -> usize {
     let is_sign = |c: char| matches!(c, '+' | '-');
     let digits = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '_') && !is_sign(c)).unwrap_or(text.len());
     let exponent = text[digits..].strip_prefix(['e', 'E']).map(|rest| rest.strip_prefix(is_sign).unwrap_or(rest));
@@ -140,7 +141,8 @@ mod tests {
         }
         assert!(read(Unit::Time, "1e s").unwrap_err().contains("the wrong unit `e s`"));
         assert!(read(Unit::Time, "1e400 s").unwrap_err().contains("out of bounds"));
-        assert_eq!(read(Unit::Time, "0.5 µs"), Ok(500.0));
+        assert_eq!(read(Unit::Time, "0.5 \u{b5}s"), Ok(500.0));
+        assert_eq!(read(Unit::Time, "0.5 \u{3bc}s"), Ok(500.0));
         assert_eq!(read(Unit::Size, "4 KiB"), Ok(4096.0));
         assert_eq!(read(Unit::Count, "1_000"), Ok(1000.0));
         assert_eq!(read(Unit::Flag, "true"), Ok(1.0));

@@ -2,6 +2,7 @@
 
 use super::draft::{Asked, Draft};
 use crate::document::{Document, Node, Table};
+use crate::house::House;
 use crate::input::{InputError, Problem};
 use crate::kinds::KINDS;
 use crate::setting::Setting;
@@ -38,6 +39,7 @@ impl Scenario {
     pub(super) fn parse(file: &str, text: &str) -> Result<Self, InputError> {
         let document = Document::parse(file, text)?;
         let root = document.root();
+        House::Scenario.check(&root)?;
         root.only(&keys())?;
         let tables = tables();
         let mut settings = Vec::new();

@@ -3,6 +3,7 @@
 use super::beside::{self, Counter, File};
 use super::facts;
 use super::gather::{Parts, Server};
+use crate::report::figure::counted;
 use import::archive::Contents;
 use import::fio_json::FioOutput;
 use import::kind::Kind;
@@ -98,9 +99,6 @@ impl Server {
 
     /// Adds what looks like fio's outputs in files of somebody's own, each with the readings around it.
     fn add_outputs(&mut self, contents: &Contents) {
-        self.notes.push(
-            "there is no folder `points`: scripts/measure-server did not make this; its fio outputs are read".into(),
-        );
         let mut outputs: Vec<File<'_>> = Vec::new();
         let mut others: Vec<File<'_>> = Vec::new();
         let servers = own_servers(contents);
@@ -126,6 +124,12 @@ impl Server {
                 others.push((path, bytes));
             }
         }
+        self.notes.push(match outputs.is_empty() {
+            true => format!("it holds no output of fio's ({})", counted(contents.files.len(), "file")),
+            false => {
+                "there is no folder `points`: scripts/measure-server did not make this; its fio outputs are read".into()
+            }
+        });
         if others.len() > OTHERS_MAX {
             self.notes.push(format!(
                 "there are {} files beside the outputs; the first {OTHERS_MAX} are looked at for readings",

@@ -359,7 +359,7 @@ pub(super) fn unusable(notes: &[String]) -> InputError {
         true => "",
         false => "; valid: fio's JSON with the job's I/Os, from scripts/measure-server or your own runs",
     };
-    let problem = Problem::Syntax(format!("`no measurement` can be used: {why}{valid}"));
+    let problem = Problem::Syntax(format!("no measurement can be used: {why}{valid}"));
     InputError::new(&Place::option("import"), "", problem)
 }
 

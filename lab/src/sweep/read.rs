@@ -1,7 +1,9 @@
 //! A sweep's file. docs/sweep.md explains each key.
 
 use crate::document::{Document, Node, Table};
+use crate::house::House;
 use crate::input::{InputError, Place, Problem, read_file};
+use crate::inputs;
 use crate::platform::EMBEDDED;
 use crate::scenario::files::Files;
 use crate::setting::Setting;
@@ -62,6 +64,12 @@ impl Definition {
     pub fn read(path: &str) -> Result<Self, InputError> {
         let place = Place::file(path);
         let io = |why: String| InputError::new(&place, "", Problem::Io(format!("cannot be read: {why}")));
+        if !inputs::is_there(path)
+            && let Ok((Files::Carried, _)) = Files::locate(path)
+        {
+            let why = format!("is a scenario, and no sweep; valid: a file with scenario = \"{path}\" and [grid]");
+            return Err(InputError::new(&place, "", Problem::Syntax(why)));
+        }
         let bytes = read_file(path).map_err(io)?;
         let text = String::from_utf8(bytes).map_err(|_| io("it is no UTF-8 text".into()))?;
         Self::parse(path, &text)
@@ -74,6 +82,7 @@ impl Definition {
     pub fn parse(file: &str, text: &str) -> Result<Self, InputError> {
         let document = Document::parse(file, text).map_err(|error| of_job_file(file, text).unwrap_or(error))?;
         let root = document.root();
+        House::Sweep.check(&root)?;
         root.only(&KEYS)?;
         root.known_schema(SCHEMA, "sweeps")?;
         let valid = "the name of a scenario, or the path of a scenario.toml or job.fio, or a list of them";
@@ -89,6 +98,17 @@ impl Definition {
             None => vec![None],
         };
         let mut points = points(&root)?;
+        if let Some(twice) = (1..points.len()).find(|&at| points[..at].contains(&points[at])) {
+            let valid = "points that differ";
+            let place = Place::file(file);
+            return Err(InputError::value(
+                &place,
+                "points",
+                format!("point {}", twice + 1),
+                "is the same as one before",
+                valid,
+            ));
+        }
         if points.is_empty() {
             points.push(Vec::new());
         }

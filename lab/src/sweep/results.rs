@@ -9,7 +9,7 @@ use crate::input::{InputError, Place, Problem, UNKNOWN_NAME};
 use crate::manifest::Manifest;
 use crate::outcome::{Span, Steadiness, Verdict};
 use crate::report::figure::{are, counted};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The results of every run of a sweep.
@@ -35,6 +35,35 @@ pub struct Written {
     /// Why the first run was not possible, if none was.
     pub none_ran: Option<String>,
 }
+
+/// # Errors
+/// Runs are missing, and the shards that were given tell which hold them.
+fn complete(sweep: &Sweep, records: &BTreeMap<u64, Record>, shards: &BTreeSet<Shard>) -> Result<(), InputError> {
+    let Some(count) = shards.first().map(|shard| shard.count) else { return Ok(()) };
+    if count == 1 || shards.iter().any(|shard| shard.count != count) {
+        return Ok(());
+    }
+    let mut lacks: BTreeMap<u64, u64> = BTreeMap::new();
+    for run in (0..sweep.grid.runs()).filter(|run| !records.contains_key(run)) {
+        *lacks.entry(run % count + 1).or_default() += 1;
+    }
+    if lacks.is_empty() {
+        return Ok(());
+    }
+    let one = |(&number, &runs): (&u64, &u64)| match shards.contains(&Shard { number, count }) {
+        true => format!("shard {number}/{count} lacks {}", counted(runs, "run")),
+        false => format!("shard {number}/{count} is missing"),
+    };
+    let mut named: Vec<String> = lacks.iter().take(NAMED_MAX).map(one).collect();
+    if lacks.len() > NAMED_MAX {
+        named.push(format!("and {} more", lacks.len() - NAMED_MAX));
+    }
+    let why = format!("{}; valid: all shards of a sweep, each done", named.join(", "));
+    Err(InputError::new(&sweep.grid.definition.place, "", Problem::Syntax(why)))
+}
+
+/// Shards that an error names.
+const NAMED_MAX: usize = 10;
 
 impl Results {
     /// Takes the runs of a sweep together.
@@ -64,6 +93,7 @@ impl Results {
             contents.push((Place::file(path.display().to_string()), Content::read(&path)?));
         }
         contents.sort_by_key(|(_, content)| content.header.shard);
+        let shards: BTreeSet<Shard> = contents.iter().map(|(_, content)| content.header.shard).collect();
         let Some((_, first)) = contents.first() else {
             let valid = "files shard-i-of-n.runs, or folders with them";
             return Err(InputError::new(&Place::option("merge"), "", Problem::Missing { valid: valid.into() }));
@@ -86,6 +116,7 @@ impl Results {
         let ours = Header::new(&sweep, header.shard);
         is_same_sweep(&Place::option("merge"), &header, &ours)?;
         sweep.manifest = header.manifest;
+        complete(&sweep, &records, &shards)?;
         Self::new(sweep, records)
     }
 

@@ -27,7 +27,10 @@ impl Row<'_> {
     }
 
     fn latency(&self, of: fn(&DirectionFigures) -> &Latency) -> String {
-        figure::value(Unit::Nanoseconds, self.mean(|seed| of(seed).mean_ns))
+        match self.seeds.iter().any(|seed| of(seed).count > 0) {
+            true => figure::value(Unit::Nanoseconds, self.mean(|seed| of(seed).mean_ns)),
+            false => "–".into(),
+        }
     }
 
     fn cells(&self) -> Vec<String> {

@@ -12,6 +12,9 @@ const DIRECTIONS: usize = 3;
 /// What to keep beside the statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Keep {
+    /// The call that submits an I/O returns when it is done: fio has no submission latency then, and counts the whole call as
+    /// completion.
+    pub(crate) waits: bool,
     /// Every I/O that ends, for logs.
     pub(crate) ios: bool,
     /// Every I/O that is issued, for `write_iolog`.
@@ -71,13 +74,14 @@ impl Meter {
     /// A call has submitted these operations; `depth` are under way now.
     pub(crate) fn submitted(&mut self, operations: impl Iterator<Item = Operation>, call_ns: [u64; 2], depth: u64) {
         let [began_ns, ended_ns] = call_ns;
+        let slat_ns = if self.keep.waits { 0 } else { ended_ns - began_ns };
         let mut count = 0;
         for operation in operations {
             let slot = operation.slot as usize;
             if slot >= self.calls.len() {
                 self.calls.resize(slot + 1, (0, 0));
             }
-            self.calls[slot] = (began_ns, ended_ns - began_ns);
+            self.calls[slot] = (began_ns, slat_ns);
             count += 1;
             if self.keep.issues && self.detail.issues.len() >= self.keep.entries_max {
                 self.detail.left_out += 1;
@@ -107,23 +111,28 @@ impl Meter {
     pub(crate) fn ended(&mut self, operation: Operation, issued_ns: u64, now_ns: u64) {
         let Operation { op, slot, offset, bytes, drive } = operation;
         let (began_ns, slat_ns) = self.calls.get(slot as usize).copied().unwrap_or((issued_ns, 0));
-        let clat_ns = now_ns.saturating_sub(issued_ns);
+        let under_way_ns = now_ns.saturating_sub(issued_ns);
         let detail = &mut self.detail;
         let number = number_of(op);
         detail.ios[number] += 1;
         if number >= DIRECTIONS {
-            detail.sync.add(clat_ns);
+            detail.sync.add(under_way_ns);
             return;
         }
-        let lat_ns = now_ns.saturating_sub(began_ns).max(clat_ns);
+        let lat_ns = now_ns.saturating_sub(began_ns).max(under_way_ns);
+        // fio's completion begins at the end of the call.
+        let slat_ns = slat_ns.min(lat_ns);
+        let clat_ns = lat_ns - slat_ns;
         detail.bytes[number] += bytes;
-        detail.slat[number].add(slat_ns);
+        if !self.keep.waits {
+            detail.slat[number].add(slat_ns);
+        }
         detail.clat[number].add(clat_ns);
         detail.lat[number].add(lat_ns);
         detail.classes[stat::class_of(clat_ns)] += 1;
         let sums = detail.drives.entry(drive).or_default();
         sums.ios[number] += 1;
-        sums.ns[number] += clat_ns;
+        sums.ns[number] += under_way_ns;
         self.count_in_windows(number, bytes, now_ns);
         if self.keep.ios && self.detail.log.len() >= self.keep.entries_max {
             self.detail.left_out += 1;
@@ -171,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_from_the_call_and_from_the_command() {
-        let keep = Keep { ios: true, issues: true, entries_max: 1, window_ns: [1_000_000; 2] };
+    fn latencies_are_the_call_and_what_follows() {
+        let keep = Keep { ios: true, issues: true, entries_max: 1, window_ns: [1_000_000; 2], ..Keep::default() };
         let meter = Meter::new(keep);
         let mut meter = meter.lock().unwrap();
         meter.reset(1_000);
@@ -182,11 +191,22 @@ mod tests {
         let detail = meter.take_detail(1_001_000);
         assert_eq!((detail.ios, detail.bytes[0], detail.span_ns), ([1, 0, 0, 1], 4096, 1_000_000));
         let means = [&detail.slat[0], &detail.clat[0], &detail.lat[0], &detail.sync].map(|stat| stat.moments.mean);
-        assert_eq!(means, [500.0, 9_600.0, 10_000.0, 19_600.0]);
+        assert_eq!(means, [500.0, 9_500.0, 10_000.0, 19_600.0]);
         assert_eq!((detail.depths[1], detail.submits[1], detail.classes[12]), (2, 1, 1));
-        let io = Io { at_ns: 11_000, direction: 0, latency_ns: [500, 9_600, 10_000], offset: 8192, bytes: 4096 };
+        let io = Io { at_ns: 11_000, direction: 0, latency_ns: [500, 9_500, 10_000], offset: 8192, bytes: 4096 };
         assert_eq!((&detail.log[..], detail.issues.len(), detail.issues[0].at_ns), (&[io][..], 1, 1_000));
         assert_eq!(detail.left_out, 1, "the log is full");
+    }
+
+    #[test]
+    fn a_call_that_waits_is_all_completion() {
+        let meter = Meter::new(Keep { waits: true, ..Keep::default() });
+        let mut meter = meter.lock().unwrap();
+        meter.submitted([read(0, 4096)].into_iter(), [2_000, 2_500], 1);
+        meter.ended(read(0, 4096), 2_400, 12_000);
+        let detail = meter.take_detail(12_000);
+        let [slat, clat, lat] = [&detail.slat[0], &detail.clat[0], &detail.lat[0]];
+        assert_eq!((slat.moments.count, clat.moments.mean, lat.moments.mean), (0, 10_000.0, 10_000.0));
     }
 
     #[test]

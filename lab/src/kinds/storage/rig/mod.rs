@@ -20,7 +20,7 @@ mod turns;
 
 use crate::fio::Reporting;
 use crate::interrupt::StopFlag;
-use crate::kinds::storage::{Detail, JobPlan, Storage, StorageOutcome, StorageVariant};
+use crate::kinds::storage::{Detail, IoEngine, JobPlan, Storage, StorageOutcome, StorageVariant};
 use crate::plan::Plan;
 use crate::report::trace::Track;
 use crate::run::span::Span;
@@ -100,6 +100,7 @@ fn meters(plan: &Plan, storage: &Storage) -> Vec<SharedMeter> {
         let logs = &reporting.logs;
         let wants = storage.detail == Detail::Logs;
         Meter::new(Keep {
+            waits: matches!(job.engine, IoEngine::Sync { .. }),
             ios: wants && [&logs.bw, &logs.lat, &logs.iops, &logs.hist].iter().any(|log| log.is_some()),
             issues: wants && logs.iolog.is_some(),
             entries_max: LOG_ENTRIES_MAX / storage.reporting.len().max(1),
