@@ -2,6 +2,7 @@
 
 mod advise;
 mod import;
+mod negative;
 mod pasted;
 
 pub use advise::AdviseArgs;
@@ -12,7 +13,7 @@ use crate::input::{InputError, Place};
 use crate::report::narrow;
 use crate::report::table::WIDTH;
 use crate::scenario::{Request, SEEDS_MAX};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -244,7 +245,7 @@ impl Cli {
     /// What is wrong is printed, and ends the process.
     pub fn of(line: Vec<OsString>) -> Self {
         let line = as_list(line);
-        Self::parsed(&line).unwrap_or_else(|error| {
+        negative::parsed(&line).unwrap_or_else(|error| {
             let words: Vec<String> = line.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
             match pasted::advice(&words).filter(|_| error.exit_code() == 2) {
                 Some(advice) => {
@@ -255,18 +256,6 @@ impl Cli {
             }
         })
     }
-
-    fn parsed(line: &[OsString]) -> Result<Self, clap::Error> {
-        let matches = with_negative_numbers(Self::command()).try_get_matches_from(line)?;
-        Self::from_arg_matches(&matches)
-    }
-}
-
-/// Options with a value take one below zero too: their readers say what would be valid.
-fn with_negative_numbers(command: clap::Command) -> clap::Command {
-    let takes_value = |arg: &clap::Arg| !arg.is_positional() && arg.get_action().takes_values();
-    let command = command.mut_args(|arg| if takes_value(&arg) { arg.allow_negative_numbers(true) } else { arg });
-    command.mut_subcommands(with_negative_numbers)
 }
 
 /// The number of `--seeds`.
@@ -435,6 +424,8 @@ mod tests {
         let request = args.request().unwrap();
         assert_eq!(request.deliveries, Some(["remapped", "posted", "polled"].map(String::from).to_vec()));
         assert_eq!((request.sets.len(), request.seeds, request.platform.as_deref()), (2, Some(5), Some("spr")));
+        let Ok(Command::Run(args)) = parse("campanile run j.fio --delivery posted,") else { panic!("a run") };
+        assert_eq!(args.request().unwrap().deliveries, Some(vec!["posted".to_owned()]));
         let Ok(Command::Run(args)) = parse("campanile run emr-4-drives") else { panic!("a run") };
         assert_eq!(args.request().unwrap(), Request::of("emr-4-drives"));
     }

@@ -96,10 +96,6 @@ pub fn read(path: &str) -> Result<Vec<Row>, InputError> {
     let text = read_file(path).map_err(io)?;
     let text = import::encoding::text(&text);
     let mut rows = parse(path, &text)?;
-    if rows.is_empty() {
-        let valid = "a row below the line with the names of the columns";
-        return Err(InputError::new(&Place::file(path), "rows", Problem::Missing { valid: valid.into() }));
-    }
     for scenario in rows.iter_mut().flat_map(|row| &mut row.scenarios) {
         if scenario.ends_with(".toml") || scenario.contains('/') {
             *scenario = Files::beside(scenario, path);

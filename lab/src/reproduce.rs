@@ -169,6 +169,16 @@ pub fn compare(rows: &[published::Row], outcomes: &Outcomes) -> Vec<Row> {
     rows.iter().filter_map(compared).collect()
 }
 
+/// Derived rows that have no value though their sources have one, each with its formula.
+pub fn without_value(rows: &[published::Row], compared: &[Row]) -> Vec<String> {
+    let has = |id: &str| compared.iter().any(|found| found.id == id);
+    let lost = |row: &published::Row| {
+        let formula = row.formula.as_ref().filter(|formula| formula.rows().into_iter().all(has))?;
+        Some(format!("{}: row {}: `{}` has no finite value: it divides by zero", row.place, row.id, formula.text()))
+    };
+    rows.iter().filter(|row| !has(&row.id)).filter_map(lost).collect()
+}
+
 /// What the runs of each row measure has the row's quantity.
 ///
 /// # Errors
@@ -365,6 +375,19 @@ mod tests {
             list.push(samples::outcome(delivery, seed, scale));
         }
         outcomes
+    }
+
+    #[test]
+    fn a_formula_that_divides_by_nothing_is_told() {
+        let rows = [
+            row("A1", "remapped", Usage::Fit, Some(2e6)),
+            derived("A2", "A1/(A1-A1)", &["A1"]),
+            derived("A3", "A1*2", &["A1"]),
+            derived("A4", "A2*2", &["A2"]),
+        ];
+        let compared = compare(&rows, &outcomes(&[("remapped", 1, 1.0)]));
+        let told = without_value(&rows, &compared);
+        assert!(told.len() == 1 && told[0].contains("row A2: `A1/(A1-A1)` has no finite value"), "{told:?}");
     }
 
     #[test]

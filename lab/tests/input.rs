@@ -213,3 +213,61 @@ fn irqs_shows_every_level_of_every_line() {
     assert_eq!((&first["affinity"], &first["effective"]["cpu"]), (&serde_json::json!([0]), &serde_json::json!(0)));
     assert!(first["count"].as_u64().unwrap() > 10, "it was loaded: {first}");
 }
+
+/// People give one of our files where another is meant.
+#[test]
+fn a_file_of_ours_in_anothers_place_is_told_where_it_belongs() {
+    let sweep = "scenario = \"emr-4-drives\"\n[grid]\n\"job.iodepth\" = [1, 4]\n";
+    for command in ["run", "advise", "lint"] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("s.toml"), sweep).unwrap();
+        let output = campanile(folder.path(), &[command, "s.toml"]);
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        assert!(
+            said.contains("is a sweep, and no ") && said.contains("valid: campanile sweep s.toml"),
+            "{command}: {said}"
+        );
+        assert_ne!(output.status.code(), Some(0));
+    }
+    let (code, error, _) = fail("platform = \"emr\"\nworkload = \"a.fio\"\n", &["sweep", "s.toml"]);
+    assert!(code == 2 && error.contains("s.toml: is a scenario, and no sweep; valid: campanile run s.toml"), "{error}");
+    let (code, error, _) = fail("", &["sweep", "emr-4-drives"]);
+    assert!(code == 2 && error.contains("valid: a file with scenario = \"emr-4-drives\" and [grid]"), "{error}");
+    let (_, error, _) = fail("", &["rerun", "."]);
+    assert!(error.contains("is a folder, and no result; valid: "), "{error}");
+    let (_, error, _) = fail(sweep, &["rerun", "s.toml"]);
+    assert!(error.contains("is no JSON (") && error.contains("valid: the JSON, the trace"), "{error}");
+}
+
+#[test]
+fn an_import_of_files_without_an_output_says_so() {
+    let (code, error, _) = fail("about = \"x\"\n", &["import", "."]);
+    assert_eq!(code, 2);
+    assert!(error.contains("no measurement can be used: it holds no output of fio's (1 file); valid: "), "{error}");
+}
+
+#[test]
+fn a_platform_of_ones_own_is_calibrated_with_rows_of_ones_own() {
+    let (code, error, _) = fail("about = \"mine\"\nbase = \"emr\"\n", &["calibrate", "s.toml"]);
+    assert!(code == 2 && error.contains("valid: --rows with a file of rows whose platform is s"), "{error}");
+}
+
+#[test]
+fn points_that_are_the_same_and_a_value_with_two_units_are_refused() {
+    let points = "scenario = \"emr-4-drives\"\n[[points]]\n\"job.iodepth\" = 1\n[[points]]\n\"job.iodepth\" = 1\n";
+    let (code, error, _) = fail(points, &["sweep", "s.toml"]);
+    assert!(code == 2 && error.contains("points: `point 2` is the same as one before"), "{error}");
+    let platform =
+        "about = \"x\"\nbase = \"emr\"\n[fabric]\ndispatch = { value = \"60 ns\", unit = \"ns\", reason = \"x\" }\n";
+    let (code, error, _) = fail(platform, &["run", "emr-4-drives", "--platform", "s.toml"]);
+    assert!(code == 2 && error.contains("`60 ns` has a unit, and `unit` stands beside it"), "{error}");
+}
+
+#[test]
+fn rows_of_ones_own_that_are_none_are_refused() {
+    let (code, error, _) = fail(
+        "id,platform,scenario,delivery,quantity,value,unit,use,files,source\n",
+        &["reproduce", "--rows", "s.toml"],
+    );
+    assert!(code == 2 && error.contains("s.toml: holds no row; valid: "), "{error}");
+}

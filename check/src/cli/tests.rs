@@ -20,6 +20,10 @@ fn refused(line: &str) -> String {
 fn what_is_wrong_is_named_with_what_would_be_valid() {
     assert!(refused("check --scenario pc").contains("valid is pc-plain, "));
     assert!(refused("check --faults fire").contains("--faults fire: valid is all, none, or of "));
+    assert!(
+        refused("check --scenario parts --faults fire")
+            .ends_with("valid is all or none: these scenarios have no faults")
+    );
     assert!(refused("check --replay 1").contains("needs one --scenario"));
     assert!(refused("check --scenario pc-plain --replay 1 --keep x").contains("numbers of events"));
     let said = refused("check --scenario pc-plain --replay 0x5eed --keep 99999");
@@ -30,7 +34,10 @@ fn what_is_wrong_is_named_with_what_would_be_valid() {
         assert!(refused(line).contains("pc-plain: --set cpus=0: valid is 1 to 8"), "{line}");
     }
     assert!(refused("check --single-faults its/fire").contains("or a part: aborts/"));
-    assert!(refused("check --scenario pc-plain --replay 1 --reseed cpu=1").contains("valid is PART=SEED"));
+    assert!(
+        refused("check --scenario pc-plain --replay 1 --reseed cpu=1")
+            .contains("valid is PART=SEED, with machine, load")
+    );
     assert!(refused("check --scenario pc-plain --replay 1 --at 4").contains("--at 4: valid is NUMBER=NS"));
     assert!(refused("check --without gravity").contains("--without gravity: valid is of "));
     for line in [
@@ -38,6 +45,11 @@ fn what_is_wrong_is_named_with_what_would_be_valid() {
         "check --seeds 1 --minutes 1",
         "check --replay 1 --seeds 3",
         "check --seed five",
+        // What these print is no document.
+        "check --list --json -",
+        "check --scenario parts --replay 1 --json -",
+        "check --scenario gicv3 --single-faults its/message-late --position 1 --json -",
+        "check --scenario gicv3 --systematic its/move+disable --schedule ab --json -",
         "check --keep 1",
     ] {
         assert!(parse(line).is_err(), "{line}");

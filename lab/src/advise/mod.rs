@@ -452,6 +452,8 @@ mod tests {
     #[test]
     fn an_unknown_remedy_is_refused_with_the_known_ones() {
         let error = known(&["postd".into()]).unwrap_err().to_string();
-        assert!(error.contains("`postd` is no remedy") && error.contains("posted, coalescing"), "{error}");
+        assert!(error.ends_with("`postd` is no remedy; valid: posted"), "{error}");
+        let error = known(&["more of everything".into()]).unwrap_err().to_string();
+        assert!(error.contains("valid: batch, budget, check, coalescing"), "{error}");
     }
 }

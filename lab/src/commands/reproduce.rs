@@ -3,7 +3,7 @@
 use super::{ended, output, output_of_list, stop_flag, takes_standard_output, write, write_list};
 use crate::calibrate::{self, Carried};
 use crate::cli::{self, Failure, ReproduceArgs};
-use crate::input::InputError;
+use crate::input::{InputError, Place, Problem};
 use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
@@ -25,7 +25,7 @@ pub(super) fn reproduce(args: &ReproduceArgs, arguments: &[String]) -> Result<()
     let ran = rows_of::run_plans(&plans, &needed, &stop);
     rows_of::check_quantities(&needed, &ran.outcomes)?;
     let mut compared = rows_of::compare(&needed, &ran.outcomes);
-    let empty = without_value(&needed, &compared);
+    let empty = rows_of::without_value(&needed, &compared);
     compared.retain(|found| rows.iter().any(|row| row.id == found.id));
     let carried = intervals(args, &rows, &ran.outcomes, &stop);
     for row in &mut compared {
@@ -47,23 +47,16 @@ pub(super) fn reproduce(args: &ReproduceArgs, arguments: &[String]) -> Result<()
     failed(&ran.failed, empty, &needed)
 }
 
-/// Rows whose sources have values and that have none, each with its formula.
-fn without_value(rows: &[Row], compared: &[report::Row]) -> Vec<String> {
-    let has = |id: &str| compared.iter().any(|found| found.id == id);
-    let rows = rows.iter().filter(|row| !has(&row.id));
-    rows.filter_map(|row| {
-        let formula = row.formula.as_ref().filter(|formula| formula.rows().into_iter().all(has))?;
-        Some(format!("{}: row {}: `{}` has no finite value: it divides by zero", row.place, row.id, formula.text()))
-    })
-    .collect()
-}
-
 /// All rows of the file that is asked for, and those of them that are asked for.
 fn asked(args: &ReproduceArgs) -> Result<(Vec<Row>, Vec<Row>), InputError> {
     let all = match &args.rows {
         Some(path) => published::read(&path.to_string_lossy())?,
         None => published::rows()?,
     };
+    if let Some(path) = args.rows.as_ref().filter(|_| all.is_empty()) {
+        let why = "holds no row; valid: a row below the line with the names of the columns".to_owned();
+        return Err(InputError::new(&Place::file(path.to_string_lossy()), "", Problem::Syntax(why)));
+    }
     let rows = published::select(all.clone(), &args.ids)?;
     Ok((all, rows))
 }

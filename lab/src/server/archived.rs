@@ -99,6 +99,7 @@ impl Server {
 
     /// Adds what looks like fio's outputs in files of somebody's own, each with the readings around it.
     fn add_outputs(&mut self, contents: &Contents) {
+        let first = self.notes.len();
         let mut outputs: Vec<File<'_>> = Vec::new();
         let mut others: Vec<File<'_>> = Vec::new();
         let servers = own_servers(contents);
@@ -124,12 +125,16 @@ impl Server {
                 others.push((path, bytes));
             }
         }
-        self.notes.push(match outputs.is_empty() {
-            true => format!("it holds no output of fio's ({})", counted(contents.files.len(), "file")),
-            false => {
-                "there is no folder `points`: scripts/measure-server did not make this; its fio outputs are read".into()
-            }
-        });
+        self.notes.insert(
+            first,
+            match outputs.is_empty() {
+                true => format!("it holds no output of fio's ({})", counted(contents.files.len(), "file")),
+                false => {
+                    "there is no folder `points`: scripts/measure-server did not make this; its fio outputs are read"
+                        .into()
+                }
+            },
+        );
         if others.len() > OTHERS_MAX {
             self.notes.push(format!(
                 "there are {} files beside the outputs; the first {OTHERS_MAX} are looked at for readings",
@@ -349,7 +354,7 @@ mod tests {
             "{:?}",
             twice.notes
         );
-        assert!(of(&[]).notes[0].contains("no folder `points`"));
+        assert!(of(&[]).notes[0].contains("holds no output of fio's (0 files)"));
     }
 
     /// Two servers' files, none of which tells the servers apart.
