@@ -125,16 +125,7 @@ impl Server {
                 others.push((path, bytes));
             }
         }
-        self.notes.insert(
-            first,
-            match outputs.is_empty() {
-                true => format!("it holds no output of fio's ({})", counted(contents.files.len(), "file")),
-                false => {
-                    "there is no folder `points`: scripts/measure-server did not make this; its fio outputs are read"
-                        .into()
-                }
-            },
-        );
+        self.notes.insert(first, of_somebodys_own(!outputs.is_empty(), contents.files.len()));
         if others.len() > OTHERS_MAX {
             self.notes.push(format!(
                 "there are {} files beside the outputs; the first {OTHERS_MAX} are looked at for readings",
@@ -172,6 +163,16 @@ impl Server {
         let left = others.iter().filter(|(path, _)| !used.contains(path));
         let missing = |path| beside::other_of(path).filter(|other| !contents.files.contains_key(other));
         self.notes.extend(left.filter_map(|(path, bytes)| not_used(path, bytes, missing(path))));
+    }
+}
+
+/// What is said of files that scripts/measure-server did not make.
+fn of_somebodys_own(has_output: bool, files: usize) -> String {
+    match has_output {
+        true => {
+            "there is no folder `points`: scripts/measure-server did not make this; its fio outputs are read".into()
+        }
+        false => format!("it holds no output of fio's ({})", counted(files, "file")),
     }
 }
 
