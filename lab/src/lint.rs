@@ -7,7 +7,7 @@ use crate::input::{InputError, Place, Problem, UNKNOWN_NAME, Warning};
 use crate::platform::Platform;
 use crate::report::figure::counted;
 use crate::scenario::files::Files;
-use crate::scenario::{PLATFORM_DEFAULT, Request};
+use crate::scenario::{PLATFORM_DEFAULT, Request, is_scenario};
 use crate::setting::Setting;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -103,7 +103,8 @@ pub fn lint(request: &Request) -> Lint {
 
 impl Lint {
     fn judge(&mut self, request: &Request, bytes: &[u8]) -> Result<(), InputError> {
-        if let Some(error) = house::in_place_of_a_job_file(&request.input, bytes) {
+        let is_scenario = is_scenario(&request.input, bytes);
+        if let Some(error) = is_scenario.then(|| house::in_place_of_a_job_file(&request.input, bytes)).flatten() {
             return Err(error);
         }
         let (mut sections, errors) = fio::read(&request.input, bytes, &|name, from| Files::Disk.included(name, from));

@@ -229,6 +229,10 @@ fn a_file_of_ours_in_anothers_place_is_told_where_it_belongs() {
         );
         assert_ne!(output.status.code(), Some(0));
     }
+    // A job file whose section has the name of a key of ours, and that happens to be TOML.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("j.fio"), "[drive]\nsize=65536\n").unwrap();
+    assert_eq!(campanile(folder.path(), &["lint", "j.fio"]).status.code(), Some(0));
     let (code, error, _) = fail("platform = \"emr\"\nworkload = \"a.fio\"\n", &["sweep", "s.toml"]);
     assert!(code == 2 && error.contains("s.toml: is a scenario, and no sweep; valid: campanile run s.toml"), "{error}");
     let (code, error, _) = fail("", &["sweep", "emr-4-drives"]);

@@ -28,14 +28,12 @@ pub(super) fn calibrate(args: &CalibrateArgs, arguments: &[String]) -> Result<()
     if !rows.iter().any(|row| is_fitted(row, &platform.name)) {
         let fitted: BTreeSet<&str> =
             rows.iter().filter(|row| row.usage == Usage::Fit).map(|row| row.platform.as_str()).collect();
-        let is_own = args.rows.is_none() && named.text.ends_with(".toml");
-        let valid = format!("--rows with a file of rows whose platform is {} and whose use is fit", platform.name);
-        let own = named.wrong("has no rows to calibrate with: the carried ones are of other platforms", valid);
-        return Err(Failure::Input(if is_own {
-            own
-        } else {
-            without_rows(&named, &platform.name, rows.len(), fitted)
-        }));
+        if args.rows.is_none() && named.text.ends_with(".toml") {
+            let valid = format!("--rows with a file of rows whose platform is {} and whose use is fit", platform.name);
+            let why = "has no rows to calibrate with: the carried ones are of other platforms";
+            return Err(named.wrong(why, valid).into());
+        }
+        return Err(Failure::Input(without_rows(&named, &platform.name, rows.len(), fitted)));
     }
     let fitted: Vec<published::Row> = rows.iter().filter(|row| is_fitted(row, &platform.name)).cloned().collect();
     let (plans, of_plans) = inputs::noted(Given::default(), || reproduce::plans(&fitted));

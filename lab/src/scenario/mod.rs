@@ -64,9 +64,16 @@ pub fn all_keys(platform: &Platform) -> Vec<Described> {
     all
 }
 
-/// True if a text without a name is a scenario: one of its lines before the first section sets the platform. Job files
-/// know no such option.
-fn is_scenario(bytes: &[u8]) -> bool {
+/// True if a file is read as a scenario, and not as a job file: by its ending, or else if one of its lines before the first
+/// section sets the platform. Job files know no such option.
+pub(crate) fn is_scenario(path: &str, bytes: &[u8]) -> bool {
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    match ending.as_deref() {
+        Some("toml") => return true,
+        Some("fio") => return false,
+        // Standard input, a shell's `<(…)`, or somebody's own ending.
+        _ => {}
+    }
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with('['));
     lines.filter_map(|line| line.split_once('=')).any(|(key, _)| key.trim() == "platform")
@@ -174,14 +181,7 @@ impl Request {
     /// else.
     fn scenario(&self, files: Files, path: &str, bytes: Vec<u8>) -> Result<Scenario, InputError> {
         let asked = self.platform.as_ref().map(|name| Setting::new(Place::option("--platform"), "", name));
-        let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-        let is_scenario = match ending.as_deref() {
-            Some("toml") => true,
-            Some("fio") => false,
-            // Standard input, a shell's `<(…)`, or somebody's own ending.
-            _ => is_scenario(&bytes),
-        };
-        if !is_scenario {
+        if !is_scenario(path, &bytes) {
             return Ok(Scenario {
                 platform: asked.unwrap_or_else(|| Setting::new(Place::option("--platform"), "", PLATFORM_DEFAULT)),
                 draft: storage::keys::of_job_file(files, path, &bytes)?,

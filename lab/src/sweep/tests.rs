@@ -253,6 +253,12 @@ fn merged_shards_have_the_bytes_of_one_run() {
     run(&sweep, Shard { number: 2, count: 3 }, &parts);
     Results::merge(std::slice::from_ref(&parts)).unwrap().write(&out).unwrap();
     assert!(results(&whole) == results(&out));
+    let shard = parts.join(Shard { number: 2, count: 3 }.file_name());
+    let text = std::fs::read_to_string(&shard).unwrap();
+    let (cut, _) = text.trim_end().rsplit_once('\n').unwrap();
+    std::fs::write(&shard, format!("{cut}\n")).unwrap();
+    let error = Results::merge(std::slice::from_ref(&parts)).unwrap_err().to_string();
+    assert!(error.contains("shard 2/3 lacks 1 run; valid: "), "{error}");
     let table = String::from_utf8(results(&out).remove("results.csv").unwrap()).unwrap();
     assert!(table.starts_with("run,point,scenario,platform,delivery,seed,job.iodepth,fabric.dispatch,fabric.dispatch [ns],quantity,unit,value,error,steadiness\n"));
     // A setting that is not possible is a row with its error.
